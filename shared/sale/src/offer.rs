@@ -1,0 +1,63 @@
+//! What is for sale: activities, the offers in them, and the state that the gate is made equal to.
+
+use kernel::ids::{ActivityId, SkuId};
+use kernel::money::{Currency, Price};
+use kernel::time::UnixMillis;
+use serde::{Deserialize, Serialize};
+
+/// The `total` of an unlimited offer: a stock that no sale reaches. Every rule then holds as it stands, and no counter has
+/// a value that means something else (the seed's −1 sold without end once a counter had drifted there).
+pub const UNLIMITED_TOTAL: i64 = 1_000_000_000_000;
+
+/// The most units an offer may hold for sale when it is not unlimited.
+pub const MAX_TOTAL: i64 = 100_000_000;
+
+/// The most products in one activity: a change of the activity's rules is one transaction over all its offers.
+pub const MAX_PRODUCTS: usize = 50;
+
+/// One SKU sold in one activity.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OfferId {
+    pub activity_id: ActivityId,
+    pub sku_id: SkuId,
+}
+
+/// Where a sale stands, as decided by people and by the sweep. Whether it is open is left to the clock: the window is part
+/// of the gate, so no job has to run at ten sharp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum SaleState {
+    /// Sells within its window.
+    Live,
+    /// Stopped by hand; may be resumed.
+    Paused,
+    /// Over: by hand or by the clock. Orders still live are drained.
+    Closed,
+    /// Closed and drained; what was left has gone back to the SKU.
+    Settled,
+}
+
+/// When and to whom a sale sells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rules {
+    pub starts_at: UnixMillis,
+    pub ends_at: UnixMillis,
+    pub pay_window_secs: u32,
+    /// The least time between two admissions of one user, in milliseconds; 0 = no limit.
+    pub user_interval_ms: u32,
+    /// The same for one device at one address.
+    pub device_ip_interval_ms: u32,
+}
+
+/// What a buyer is sold, fixed for an order at the moment it is admitted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Terms {
+    pub title: String,
+    pub price: Price,
+    pub currency: Currency,
+    /// Live units one user may have of this offer.
+    pub limit_per_user: u32,
+    pub pay_window_secs: u32,
+}
