@@ -1,0 +1,56 @@
+//! How long to wait before the next try.
+//!
+//! Waits grow and are random over their whole range ("full jitter"): ten thousand clients that lost the same server must
+//! not come back in step.
+
+use std::time::Duration;
+
+/// Growing random waits. One per thing that is being tried.
+#[derive(Debug, Clone)]
+pub struct Backoff {
+    ceiling: Duration,
+    cap: Duration,
+}
+
+impl Backoff {
+    /// The first wait lies between nothing and `first`, each next one between nothing and twice the last bound, never
+    /// over `cap`.
+    pub fn new(first: Duration, cap: Duration) -> Self {
+        Self { ceiling: first.min(cap), cap }
+    }
+
+    /// The next wait. `at_least` is what the server asked for (`Retry-After`, `retryAfterMs`): the random part comes on
+    /// top, so that those who were told the same number do not return together.
+    pub fn next_wait(&mut self, at_least: Option<Duration>) -> Duration {
+        let wait = at_least.unwrap_or_default() + random_up_to(self.ceiling);
+        self.ceiling = self.ceiling.saturating_mul(2).min(self.cap);
+        wait
+    }
+}
+
+fn random_up_to(bound: Duration) -> Duration {
+    bound.mul_f64(rand::random_range(0.0..=1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_the_cap_and_honour_the_server() {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(350));
+        for bound in [100, 200, 350, 350] {
+            assert!(backoff.next_wait(None) <= Duration::from_millis(bound));
+        }
+        let asked = Duration::from_secs(2);
+        let wait = backoff.next_wait(Some(asked));
+        assert!(wait >= asked && wait <= asked + Duration::from_millis(350), "{wait:?}");
+    }
+
+    #[test]
+    fn waits_differ() {
+        let waits: std::collections::HashSet<_> =
+            (0..20).map(|_| Backoff::new(Duration::from_secs(1), Duration::from_secs(1)).next_wait(None)).collect();
+        assert!(waits.len() > 10, "{waits:?}");
+    }
+}

@@ -1,0 +1,349 @@
+//! The JSON documents of the HTTP routes: what a client sends and what it is told.
+//!
+//! Money is an integer in minor units with an ISO 4217 currency. Instants are RFC 3339 in UTC, except in
+//! [`ServerTime`]. What is received refuses unknown members, so that an answer and this page cannot drift apart.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// `POST /api/seckill/buy`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BuyRequest {
+    pub activity_id: String,
+    pub sku_id: String,
+    /// Missing means 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qty: Option<u32>,
+}
+
+impl BuyRequest {
+    pub fn new(activity_id: &str, sku_id: &str, qty: u32) -> Self {
+        Self { activity_id: activity_id.to_owned(), sku_id: sku_id.to_owned(), qty: Some(qty) }
+    }
+}
+
+/// 202: the right to the goods is held; the result follows.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Accepted {
+    pub order_no: String,
+    pub status: ResultStatus,
+    pub message: String,
+}
+
+/// What a buyer is told about a purchase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResultStatus {
+    Pending,
+    Success,
+    Fail,
+}
+
+/// Where an order stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum OrderStatus {
+    PreCreated,
+    Unpaid,
+    Paid,
+    Cancelled,
+    Failed,
+}
+
+/// `GET /api/seckill/result/{orderNo}`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PurchaseResult {
+    pub order_no: String,
+    pub status: ResultStatus,
+    pub order_status: OrderStatus,
+    pub message: String,
+    pub amount: i64,
+    pub currency: String,
+    /// Until when it can be paid; known from UNPAID on.
+    #[serde(default)]
+    pub pay_deadline: Option<Timestamp>,
+}
+
+/// `GET /api/order/{orderNo}`, and one item of `GET /api/orders`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Order {
+    pub order_no: String,
+    pub activity_id: String,
+    pub sku_id: String,
+    pub title: String,
+    pub qty: u32,
+    pub price: i64,
+    pub amount: i64,
+    pub currency: String,
+    pub status: OrderStatus,
+    #[serde(default)]
+    pub reason: Option<String>,
+    pub created_at: Timestamp,
+    #[serde(default)]
+    pub pay_deadline: Option<Timestamp>,
+    #[serde(default)]
+    pub paid_at: Option<Timestamp>,
+}
+
+/// `GET /api/order/{orderNo}/status`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OrderState {
+    pub order_no: String,
+    pub status: OrderStatus,
+}
+
+/// `GET /api/orders?limit=&cursor=`: own orders, newest first.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OrderPage {
+    pub items: Vec<Order>,
+    /// Opaque; absent on the last page.
+    #[serde(default)]
+    pub next_cursor: Option<String>,
+}
+
+/// `GET /api/seckill/time`: epoch milliseconds.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerTime {
+    pub now: i64,
+}
+
+/// Body of `PUT /api/admin/skus/{skuId}`.
+#[derive(Debug, Clone, Serialize)]
+pub struct SkuPut {
+    pub title: String,
+    pub stock: u64,
+}
+
+/// Body of `PUT /api/admin/activities/{activityId}`. An interval of 0 is no limit.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActivityPut {
+    pub name: String,
+    pub starts_at: Timestamp,
+    pub ends_at: Timestamp,
+    pub pay_window_secs: u32,
+    pub user_interval_ms: u32,
+    pub device_ip_interval_ms: u32,
+}
+
+/// Body of `PUT /api/admin/activities/{activityId}/products/{skuId}`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProductPut {
+    pub title: String,
+    pub price: i64,
+    pub currency: String,
+    pub total: u64,
+    pub limit_per_user: u32,
+}
+
+/// `POST /api/admin/activities/{activityId}/{action}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ActivityAction {
+    Preheat,
+    Pause,
+    Resume,
+    End,
+}
+
+impl ActivityAction {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Preheat => "preheat",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::End => "end",
+        }
+    }
+}
+
+/// `GET /api/admin/activities/{activityId}/stats`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Stats {
+    pub activity_id: String,
+    pub state: String,
+    pub products: Vec<ProductStats>,
+}
+
+/// Units of one offer: `total = available + held + sold` at the gate; `committed` is what order rows hold.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProductStats {
+    pub sku_id: String,
+    pub total: i64,
+    pub available: i64,
+    pub held: i64,
+    pub sold: i64,
+    pub committed: i64,
+}
+
+/// `GET /api/admin/activities/{activityId}/audit`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AuditReport {
+    pub verdict: Verdict,
+    pub violations: Vec<Violation>,
+    /// What was counted on the way; the names are the audit's own.
+    pub counts: Map<String, Value>,
+    pub checked_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Verdict {
+    Pass,
+    Fail,
+}
+
+/// One broken invariant (`I1`…`I9`).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Violation {
+    pub invariant: String,
+    pub detail: String,
+    pub order_nos: Vec<String>,
+}
+
+/// A refusal (RFC 9457).
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Problem {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub title: String,
+    pub status: u16,
+    /// In the caller's language.
+    pub detail: String,
+    pub code: ProblemCode,
+    pub request_id: String,
+    #[serde(default)]
+    pub retry_after_ms: Option<u64>,
+    /// With `LIMIT_EXCEEDED` and `INSUFFICIENT_STOCK`: how many would still be possible.
+    #[serde(default)]
+    pub remaining: Option<u32>,
+    /// With `NOT_STARTED`.
+    #[serde(default)]
+    pub starts_at: Option<Timestamp>,
+    /// With `ENDED`.
+    #[serde(default)]
+    pub ends_at: Option<Timestamp>,
+}
+
+/// Why a call was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ProblemCode {
+    Validation,
+    Unauthenticated,
+    Forbidden,
+    NotFound,
+    AlreadyBought,
+    LimitExceeded,
+    StockEmpty,
+    InsufficientStock,
+    NotStarted,
+    Ended,
+    Paused,
+    NotReady,
+    Unavailable,
+    RequestIdReused,
+    RequestExpired,
+    RateLimited,
+    OrderState,
+    PayloadTooLarge,
+    Internal,
+}
+
+impl ProblemCode {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Validation => "VALIDATION",
+            Self::Unauthenticated => "UNAUTHENTICATED",
+            Self::Forbidden => "FORBIDDEN",
+            Self::NotFound => "NOT_FOUND",
+            Self::AlreadyBought => "ALREADY_BOUGHT",
+            Self::LimitExceeded => "LIMIT_EXCEEDED",
+            Self::StockEmpty => "STOCK_EMPTY",
+            Self::InsufficientStock => "INSUFFICIENT_STOCK",
+            Self::NotStarted => "NOT_STARTED",
+            Self::Ended => "ENDED",
+            Self::Paused => "PAUSED",
+            Self::NotReady => "NOT_READY",
+            Self::Unavailable => "UNAVAILABLE",
+            Self::RequestIdReused => "REQUEST_ID_REUSED",
+            Self::RequestExpired => "REQUEST_EXPIRED",
+            Self::RateLimited => "RATE_LIMITED",
+            Self::OrderState => "ORDER_STATE",
+            Self::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
+            Self::Internal => "INTERNAL",
+        }
+    }
+
+    /// The same request, with the same id, may well succeed a little later. The other refusals stand until the buyer
+    /// or the world changes.
+    pub const fn may_pass_later(self) -> bool {
+        match self {
+            Self::RateLimited | Self::Paused | Self::NotReady | Self::Unavailable => true,
+            Self::Validation
+            | Self::Unauthenticated
+            | Self::Forbidden
+            | Self::NotFound
+            | Self::AlreadyBought
+            | Self::LimitExceeded
+            | Self::StockEmpty
+            | Self::InsufficientStock
+            | Self::NotStarted
+            | Self::Ended
+            | Self::RequestIdReused
+            | Self::RequestExpired
+            | Self::OrderState
+            | Self::PayloadTooLarge
+            | Self::Internal => false,
+        }
+    }
+}
+
+impl fmt::Display for ProblemCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_written_as_they_are_read() {
+        for code in ["VALIDATION", "ALREADY_BOUGHT", "REQUEST_ID_REUSED", "PAYLOAD_TOO_LARGE", "NOT_READY"] {
+            let read: ProblemCode = serde_json::from_value(code.into()).unwrap();
+            assert_eq!(read.as_str(), code);
+        }
+        assert!(serde_json::from_value::<ProblemCode>("SOLD_OUT".into()).is_err());
+    }
+
+    #[test]
+    fn a_member_that_the_contract_does_not_know_is_noticed() {
+        let pending = r#"{"orderNo":"SK1","status":"pending","message":"…"}"#;
+        assert!(serde_json::from_str::<Accepted>(pending).is_ok());
+        let drifted = r#"{"orderNo":"SK1","status":"pending","message":"…","eta":3}"#;
+        assert!(serde_json::from_str::<Accepted>(drifted).is_err());
+    }
+
+    #[test]
+    fn a_purchase_is_written_in_camel_case() {
+        let body = serde_json::to_string(&BuyRequest::new("a1", "s10", 2)).unwrap();
+        assert_eq!(body, r#"{"activityId":"a1","skuId":"s10","qty":2}"#);
+    }
+}

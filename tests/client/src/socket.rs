@@ -1,0 +1,379 @@
+//! The WebSocket: connect, speak, hear results, come back.
+//!
+//! A task of its own reads and writes the connection, so that a socket nobody is looking at still answers the server's
+//! pings, sends its heartbeat, and stamps each frame with the moment it came. Dropping the [`Socket`] ends the task and
+//! the connection without a goodbye, as a phone does that loses its network; [`Socket::close`] takes leave.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::{Error as WsError, Message, Utf8Bytes};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+use crate::frames::{ClientFrame, SeckillResult, ServerFrame};
+use crate::{Backoff, ClientError, Stack, Token};
+
+/// A handshake runs a function; a cold one on a busy machine takes seconds.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// As the server's presence lease expects.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+/// Frames that may wait to be read. A reader that falls behind makes the server wait.
+const INBOX_FRAMES: usize = 256;
+const OUTBOX_FRAMES: usize = 16;
+/// Coming back after a break: tries, the first wait and the longest.
+const RECONNECT_TRIES: u32 = 6;
+const FIRST_RECONNECT: Duration = Duration::from_millis(500);
+const LONGEST_RECONNECT: Duration = Duration::from_secs(8);
+/// How much of an unreadable frame an error repeats.
+const EXCERPT_CHARS: usize = 300;
+
+type Stream = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// Who connects, and how.
+#[derive(Debug, Clone)]
+pub struct ConnectOptions {
+    /// Without one the handshake must be refused.
+    pub token: Option<Token>,
+    pub device: Option<String>,
+    /// How often to send `ping`. The gateway cuts a connection that is silent for ten minutes.
+    pub heartbeat: Duration,
+}
+
+impl ConnectOptions {
+    pub fn new(token: Token) -> Self {
+        Self { token: Some(token), device: None, heartbeat: HEARTBEAT }
+    }
+
+    #[must_use]
+    pub fn on_device(self, device_id: &str) -> Self {
+        Self { device: Some(device_id.to_owned()), ..self }
+    }
+
+    #[must_use]
+    pub fn heartbeat(self, heartbeat: Duration) -> Self {
+        Self { heartbeat, ..self }
+    }
+}
+
+/// A frame and when it came.
+#[derive(Debug)]
+pub struct Received {
+    pub frame: ServerFrame,
+    pub at: Instant,
+}
+
+/// A result and when it first came. The same result may come more than once; only the first time counts. When an order
+/// moves on, the result with its new state takes the place of the old one.
+#[derive(Debug, Clone)]
+pub struct Delivered {
+    pub result: SeckillResult,
+    pub at: Instant,
+}
+
+/// An open connection.
+#[derive(Debug)]
+pub struct Socket {
+    url: String,
+    options: ConnectOptions,
+    outbox: mpsc::Sender<Message>,
+    inbox: mpsc::Receiver<(Utf8Bytes, Instant)>,
+    /// Results by order number, so that a repeated one is not new.
+    delivered: HashMap<String, Delivered>,
+}
+
+impl Socket {
+    /// Opens a connection. It is live from its first frame on; send `sync` next.
+    pub async fn connect(stack: &Stack, options: ConnectOptions) -> Result<Self, ClientError> {
+        Self::open(stack.ws_url.clone(), options, HashMap::new()).await
+    }
+
+    async fn open(
+        url: String,
+        options: ConnectOptions,
+        delivered: HashMap<String, Delivered>,
+    ) -> Result<Self, ClientError> {
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, connect_async(with_query(&url, &options)))
+            .await
+            .map_err(|_| ClientError::TimedOut { what: "the WebSocket handshake".into(), within: CONNECT_TIMEOUT })?;
+        let (stream, _) = stream.map_err(|error| match error {
+            WsError::Http(answer) => ClientError::HandshakeRefused { status: answer.status().as_u16() },
+            other => ClientError::Socket(Box::new(other)),
+        })?;
+        let (outbox, to_send) = mpsc::channel(OUTBOX_FRAMES);
+        let (heard, inbox) = mpsc::channel(INBOX_FRAMES);
+        tokio::spawn(carry(stream, to_send, heard, options.heartbeat));
+        Ok(Self { url, options, outbox, inbox, delivered })
+    }
+
+    /// Leaves this connection as it is and opens a new one, after a random wait and with growing ones between tries;
+    /// then `sync`. What was delivered before stays known.
+    pub async fn reconnect(self) -> Result<Self, ClientError> {
+        let Self { url, options, outbox, inbox, delivered } = self;
+        drop((outbox, inbox));
+        let mut backoff = Backoff::new(FIRST_RECONNECT, LONGEST_RECONNECT);
+        let mut tries = 0;
+        loop {
+            tokio::time::sleep(backoff.next_wait(None)).await;
+            tries += 1;
+            match Self::open(url.clone(), options.clone(), delivered.clone()).await {
+                Ok(socket) => {
+                    socket.sync().await?;
+                    return Ok(socket);
+                }
+                // A refusal stands; a broken or slow connection may pass.
+                Err(refused @ ClientError::HandshakeRefused { .. }) => return Err(refused),
+                Err(error) if tries == RECONNECT_TRIES => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+
+    // ---- speaking
+
+    /// Asks for everything that was missed.
+    pub async fn sync(&self) -> Result<(), ClientError> {
+        self.send(&ClientFrame::Sync { sessions: BTreeMap::new() }).await
+    }
+
+    pub async fn ping(&self) -> Result<(), ClientError> {
+        self.send(&ClientFrame::Ping).await
+    }
+
+    /// Renews the connection with a fresh token; the answer is `pong`.
+    pub async fn auth(&self, token: &Token) -> Result<(), ClientError> {
+        self.send(&ClientFrame::Auth { token: token.text() }).await
+    }
+
+    /// Tells the server that the buyer has seen this result.
+    pub async fn result_ack(&self, result: &SeckillResult) -> Result<(), ClientError> {
+        self.send(&ClientFrame::ResultAck { order_no: &result.order_no, order_status: result.order_status }).await
+    }
+
+    pub async fn send(&self, frame: &ClientFrame<'_>) -> Result<(), ClientError> {
+        let text = serde_json::to_string(frame)
+            .map_err(|error| ClientError::FrameDrift { frame: "the request".into(), reason: error.to_string() })?;
+        self.send_raw(text).await
+    }
+
+    /// Sends a text frame as it stands, for tests of what must be refused.
+    pub async fn send_raw(&self, text: impl Into<Utf8Bytes>) -> Result<(), ClientError> {
+        self.outbox.send(Message::Text(text.into())).await.map_err(|_| ClientError::SocketClosed)
+    }
+
+    /// Says goodbye and waits until the server has closed its side.
+    pub async fn close(mut self) -> Result<(), ClientError> {
+        self.outbox.send(Message::Close(None)).await.map_err(|_| ClientError::SocketClosed)?;
+        let drained = async { while self.inbox.recv().await.is_some() {} };
+        tokio::time::timeout(CLOSE_TIMEOUT, drained)
+            .await
+            .map_err(|_| ClientError::TimedOut { what: "the closing handshake".into(), within: CLOSE_TIMEOUT })
+    }
+
+    // ---- hearing
+
+    /// The next frame of any type.
+    pub async fn next(&mut self, within: Duration) -> Result<Received, ClientError> {
+        let (text, at) = tokio::time::timeout(within, self.inbox.recv())
+            .await
+            .map_err(|_| ClientError::TimedOut { what: "a frame".into(), within })?
+            .ok_or(ClientError::SocketClosed)?;
+        self.note(&text, at)
+    }
+
+    /// The next frame, if one has come already.
+    pub fn next_now(&mut self) -> Result<Option<Received>, ClientError> {
+        match self.inbox.try_recv() {
+            Ok((text, at)) => self.note(&text, at).map(Some),
+            Err(mpsc::error::TryRecvError::Empty) => Ok(None),
+            Err(mpsc::error::TryRecvError::Disconnected) => Err(ClientError::SocketClosed),
+        }
+    }
+
+    /// The result of one order, now or when it comes. Results of other orders are kept until they are asked for.
+    pub async fn result_of(&mut self, order_no: &str, within: Duration) -> Result<Delivered, ClientError> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(delivered) = self.delivered.get(order_no) {
+                return Ok(delivered.clone());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.next(left).await {
+                Ok(Received { frame: ServerFrame::Error(error), .. }) => return Err(ClientError::FrameRefused(error)),
+                Ok(Received { frame: ServerFrame::SeckillResult(_) | ServerFrame::Pong { .. }, .. }) => {}
+                Err(ClientError::TimedOut { .. }) => {
+                    return Err(ClientError::TimedOut { what: format!("the result of {order_no}"), within });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The result of one order, if it has come already.
+    pub fn result_so_far(&mut self, order_no: &str) -> Result<Option<Delivered>, ClientError> {
+        while self.next_now()?.is_some() {}
+        Ok(self.delivered.get(order_no).cloned())
+    }
+
+    /// Reads a frame, remembering a result.
+    fn note(&mut self, text: &str, at: Instant) -> Result<Received, ClientError> {
+        let frame: ServerFrame = serde_json::from_str(text).map_err(|error| ClientError::FrameDrift {
+            frame: text.chars().take(EXCERPT_CHARS).collect(),
+            reason: error.to_string(),
+        })?;
+        if let ServerFrame::SeckillResult(result) = &frame {
+            let known = self.delivered.get(&result.order_no).map(|delivered| delivered.result.order_status);
+            if known != Some(result.order_status) {
+                self.delivered.insert(result.order_no.clone(), Delivered { result: result.clone(), at });
+            }
+        }
+        Ok(Received { frame, at })
+    }
+}
+
+/// Base64url tokens and identifiers need no escaping; a test that wants to send anything else escapes it itself.
+fn with_query(url: &str, options: &ConnectOptions) -> String {
+    let token = options.token.as_ref().map(|token| format!("token={}", token.text()));
+    let device = options.device.as_ref().map(|device| format!("device={device}"));
+    let query: Vec<String> = token.into_iter().chain(device).collect();
+    if query.is_empty() { url.to_owned() } else { format!("{url}?{}", query.join("&")) }
+}
+
+/// Carries frames until one side is gone. Errors end it like a close: the reader then finds the inbox closed.
+async fn carry(
+    mut stream: Stream,
+    mut to_send: mpsc::Receiver<Message>,
+    heard: mpsc::Sender<(Utf8Bytes, Instant)>,
+    heartbeat: Duration,
+) {
+    let ping = r#"{"type":"ping"}"#;
+    let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + heartbeat, heartbeat);
+    loop {
+        let sent = tokio::select! {
+            message = to_send.recv() => match message {
+                Some(message) => stream.send(message).await,
+                None => return,
+            },
+            _ = beat.tick() => stream.send(Message::text(ping)).await,
+            incoming = stream.next() => match incoming {
+                Some(Ok(Message::Text(text))) => {
+                    if heard.send((text, Instant::now())).await.is_err() {
+                        return;
+                    }
+                    Ok(())
+                }
+                // The library answers pings itself; binary frames are not part of the contract.
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Binary(_) | Message::Close(_) | Message::Frame(_))) => Ok(()),
+                Some(Err(_)) | None => return,
+            },
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::OrderStatus;
+    use tokio::net::TcpListener;
+    use tokio_tungstenite::accept_async;
+
+    const WITHIN: Duration = Duration::from_secs(5);
+
+    fn options() -> ConnectOptions {
+        ConnectOptions::new(Token::from_text("t")).on_device("d1")
+    }
+
+    fn result(order_no: &str, order_status: &str) -> Message {
+        Message::text(format!(
+            r#"{{"type":"seckill_result","orderNo":"{order_no}","status":"success","orderStatus":"{order_status}","message":"ok"}}"#
+        ))
+    }
+
+    /// A server whose n-th connection sends the n-th list of frames once it has heard a frame, then waits for the end.
+    async fn serve(connections: Vec<Vec<Message>>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}/prod", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move {
+            let mut heard = Vec::new();
+            for frames in connections {
+                let mut stream = accept_async(listener.accept().await.unwrap().0).await.unwrap();
+                heard.push(stream.next().await.unwrap().unwrap().into_text().unwrap().to_string());
+                for frame in frames {
+                    stream.send(frame).await.unwrap();
+                }
+                while let Some(Ok(message)) = stream.next().await {
+                    if let Message::Text(text) = message {
+                        heard.push(text.to_string());
+                    }
+                }
+            }
+            heard
+        });
+        (url, server)
+    }
+
+    #[tokio::test]
+    async fn a_repeated_result_keeps_its_first_arrival_and_a_new_state_replaces_it() {
+        let frames = vec![result("SK1", "UNPAID"), result("SK2", "UNPAID"), result("SK1", "UNPAID"), result("SK1", "CANCELLED")];
+        let (url, _server) = serve(vec![frames]).await;
+        let mut socket = Socket::open(url, options(), HashMap::new()).await.unwrap();
+        socket.sync().await.unwrap();
+        let first = socket.result_of("SK1", WITHIN).await.unwrap();
+        socket.result_of("SK2", WITHIN).await.unwrap();
+        let again = socket.next(WITHIN).await.unwrap();
+        assert!(again.at > first.at);
+        assert_eq!(socket.result_of("SK1", WITHIN).await.unwrap().at, first.at);
+        socket.next(WITHIN).await.unwrap();
+        assert_eq!(socket.result_of("SK1", WITHIN).await.unwrap().result.order_status, OrderStatus::Cancelled);
+    }
+
+    #[tokio::test]
+    async fn coming_back_syncs_and_acknowledging_names_what_was_seen() {
+        let (url, server) = serve(vec![vec![], vec![result("SK1", "UNPAID")]]).await;
+        let mut socket = Socket::open(url, options(), HashMap::new()).await.unwrap();
+        socket.ping().await.unwrap();
+        assert!(matches!(socket.result_of("SK1", Duration::from_millis(50)).await, Err(ClientError::TimedOut { .. })));
+        let mut socket = socket.reconnect().await.unwrap();
+        let delivered = socket.result_of("SK1", WITHIN).await.unwrap();
+        socket.result_ack(&delivered.result).await.unwrap();
+        socket.close().await.unwrap();
+        assert_eq!(
+            server.await.unwrap(),
+            [
+                r#"{"type":"ping"}"#,
+                r#"{"type":"sync","sessions":{}}"#,
+                r#"{"type":"result_ack","orderNo":"SK1","orderStatus":"UNPAID"}"#
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_silent_socket_sends_its_heartbeat() {
+        let (url, server) = serve(vec![vec![]]).await;
+        let socket = Socket::open(url, options().heartbeat(Duration::from_millis(20)), HashMap::new()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(120)).await;
+        drop(socket);
+        assert!(server.await.unwrap().len() >= 2);
+    }
+
+    #[tokio::test]
+    async fn a_frame_of_another_shape_is_an_error() {
+        let (url, _server) = serve(vec![vec![Message::text(r#"{"type":"pong"}"#)]]).await;
+        let mut socket = Socket::open(url, options(), HashMap::new()).await.unwrap();
+        socket.ping().await.unwrap();
+        assert!(matches!(socket.next(WITHIN).await, Err(ClientError::FrameDrift { .. })));
+    }
+
+    #[test]
+    fn the_query_carries_what_is_known() {
+        assert_eq!(with_query("ws://h/prod", &options()), "ws://h/prod?token=t&device=d1");
+        let nobody = ConnectOptions { token: None, ..options() };
+        assert_eq!(with_query("ws://h/prod", &nobody), "ws://h/prod?device=d1");
+    }
+}
