@@ -1,0 +1,83 @@
+# `make` alone says what there is. Needs: cargo (rustup), python3 >= 3.11; `make setup` installs or names the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .local/venv
+PYTHON := $(VENV)/bin/python
+STACK := $(PYTHON) tests/stack/stack.py
+# sam asks for the lints that cfn-lint also has; neither looks at the developer's AWS profile
+TOOLS := env PATH="$(CURDIR)/$(VENV)/bin:$$PATH" AWS_DEFAULT_REGION=us-east-1 SAM_CLI_TELEMETRY=0
+
+# One set of packages, features and profile for everything local: cargo then builds each dependency once.
+LOCAL := --profile quick --workspace --features crash-points
+FUNCTIONS := $(notdir $(patsubst %/Cargo.toml,%,$(wildcard functions/*/Cargo.toml)))
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install what is missing (python tools into .local/venv, Debian's redis-server), or name it
+	@python3 tests/stack/stack.py setup
+
+.PHONY: build
+build: ## build the functions, as the local stack runs them, and the demo
+	@cargo build $(LOCAL) --bins
+
+.PHONY: up
+up: setup build ## start the local stack and deploy to it; again after a change, to run the new code
+	@$(STACK) up
+
+.PHONY: down
+down: ## stop the local stack
+	@$(STACK) down
+
+.PHONY: demo
+demo: up ## a storm of buyers, and a verdict: BUYERS=2000 STOCK=100 ...
+	@target/quick/load
+
+.PHONY: test
+test: setup build ## all tests; those of the deployed stack run on one of their own
+	@HOTCAKE_STATE=target/test-stack $(STACK) run cargo test $(LOCAL) --no-fail-fast
+
+.PHONY: lint
+lint: setup ## formatting, clippy, the template
+	@cargo fmt --all --check
+	@cargo clippy $(LOCAL) --all-targets -- -D warnings
+	@# what AWS gets is built without the crash points
+	@cargo check --profile quick --workspace --bins
+	@$(TOOLS) sam validate --lint
+	@$(TOOLS) cfn-lint template.yaml
+
+.PHONY: check
+check: lint test ## lint and test
+
+.PHONY: invoke
+invoke: ## call one deployed function: F=buy E=events/buy/admit.202.json
+	@$(STACK) invoke "$(F)" "$(E)"
+
+.PHONY: token
+token: ## a token the local stack accepts: USER=u1 ROLE=user|agent|admin
+	@$(STACK) token --user "$(USER)" --role "$(or $(ROLE),user)"
+
+.PHONY: logs
+logs: ## what a function of the local stack logged: F=buy LINES=100
+	@$(STACK) logs "$(F)" --lines $(or $(LINES),100)
+
+.PHONY: deploy
+deploy: setup ## build for AWS and deploy; asks for the parameters the first time
+	@rustup target add aarch64-unknown-linux-gnu
+	@command -v cargo-lambda > /dev/null || $(VENV)/bin/pip install --quiet --disable-pip-version-check cargo-lambda==1.9.2
+	@$(TOOLS) sam build
+	@if grep -q '^parameter_overrides' samconfig.toml; then $(TOOLS) sam deploy; else $(TOOLS) sam deploy --guided; fi
+
+# What `sam build` calls for each function, with ARTIFACTS_DIR set: BuyFunction -> the crate buy, ChatConnectFunction -> chat-connect.
+# All functions are built in one go, so for all but the first there is nothing left to build.
+build-%Function:
+	@crate=$$(sed -E 's/([a-z])([A-Z])/\1-\2/g' <<< '$*' | tr '[:upper:]' '[:lower:]'); \
+	if [ -n "$${HOTCAKE_LOCAL:-}" ]; then cp "target/quick/$$crate" "$(ARTIFACTS_DIR)/bootstrap"; else \
+	  cargo lambda build --release --arm64 $(addprefix --package ,$(FUNCTIONS)); \
+	  cp "target/lambda/$$crate/bootstrap" "$(ARTIFACTS_DIR)/bootstrap"; fi
