@@ -5,12 +5,16 @@
 
 /// Dies here when told to.
 #[cfg(feature = "crash-points")]
-#[allow(clippy::disallowed_methods, reason = "a test's switch, not configuration")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a test's switch, not configuration"
+)]
 pub fn point(name: &str) {
     if std::env::var("CRASH_AT").is_ok_and(|at| at == name) {
         eprintln!("crash point {name}");
         // Fails only when the process is already gone.
-        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).ok();
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
+            .ok();
     }
 }
 

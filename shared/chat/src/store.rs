@@ -1,0 +1,317 @@
+//! The table behind the socket: one partition for each connection, and one for each user with their connections and their
+//! results. Everything is read consistently and by key; no index knows these rows.
+//!
+//! A condition that fails is an outcome. A write that another one is in the way of is tried again here, within bounds;
+//! throttling and lost connections the SDK has retried already. What is left is a [`StoreError`].
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem, WriteRequest};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use kernel::backoff::full_jitter;
+use kernel::ids::UserId;
+
+/// A row as DynamoDB has it.
+pub(crate) type Item = HashMap<String, AttributeValue>;
+
+/// The key's two attributes, and the one by which DynamoDB drops a row (epoch seconds).
+pub(crate) const PK: &str = "pk";
+pub(crate) const SK: &str = "sk";
+pub(crate) const TTL: &str = "ttl";
+
+/// Tries of a write that met another one, and the waits between them.
+const WRITE_TRIES: u32 = 6;
+const RETRY_BASE: Duration = Duration::from_millis(20);
+const RETRY_CAP: Duration = Duration::from_millis(400);
+/// Writes in one BatchWriteItem: DynamoDB's own bound.
+const BATCH: usize = 25;
+/// BatchWriteItem calls under way at once.
+const BATCHES_AT_ONCE: usize = 4;
+/// Pages of one query (1 MB each): thousands of rows of a single user, more than any real one has.
+const MAX_PAGES: usize = 4;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The table does not answer, throttles, or refuses us. What was asked for may or may not have happened; everything
+    /// this crate writes may be written again.
+    #[error("{operation} failed")]
+    Unavailable {
+        operation: &'static str,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Other writes were in the way at every try.
+    #[error("{operation} met other writes at every try")]
+    Contended { operation: &'static str },
+    /// A row that this code cannot have written.
+    #[error("a row in the connections table cannot be read")]
+    Corrupt(#[source] serde_dynamo::Error),
+}
+
+/// What became of a conditional write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Written<T> {
+    Done(T),
+    /// The condition failed; nothing changed.
+    Refused,
+}
+
+/// What an error of one write says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Refused,
+    /// Not applied, and worth another try.
+    Busy,
+    Failed,
+}
+
+/// The connections table.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    pub(crate) client: Client,
+    pub(crate) name: String,
+}
+
+/// The partition of a user.
+pub(crate) fn user_pk(user_id: &UserId) -> String {
+    format!("USER#{user_id}")
+}
+
+pub(crate) fn text(value: impl Into<String>) -> AttributeValue {
+    AttributeValue::S(value.into())
+}
+
+pub(crate) fn number(value: i64) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}
+
+pub(crate) fn key(pk: String, sk: String) -> Item {
+    HashMap::from([(PK.to_owned(), text(pk)), (SK.to_owned(), text(sk))])
+}
+
+pub(crate) fn unavailable<E>(operation: &'static str) -> impl FnOnce(E) -> StoreError
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    move |source| StoreError::Unavailable {
+        operation,
+        source: Box::new(source),
+    }
+}
+
+impl Table {
+    /// All rows of `user_id` whose sort key begins with `prefix`, up to [`MAX_PAGES`].
+    pub(crate) async fn rows_of_user(
+        &self,
+        user_id: &UserId,
+        prefix: String,
+    ) -> Result<Vec<Item>, StoreError> {
+        let query = self
+            .client
+            .query()
+            .table_name(&self.name)
+            .consistent_read(true)
+            .key_condition_expression("pk = :pk AND begins_with(sk, :prefix)")
+            .expression_attribute_values(":pk", text(user_pk(user_id)))
+            .expression_attribute_values(":prefix", text(prefix));
+        let mut rows = Vec::new();
+        let mut from = None;
+        for _ in 0..MAX_PAGES {
+            let page = query
+                .clone()
+                .set_exclusive_start_key(from)
+                .send()
+                .await
+                .map_err(unavailable("Query"))?;
+            rows.extend(page.items.unwrap_or_default());
+            from = page.last_evaluated_key;
+            if from.is_none() {
+                break;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Puts and deletes without conditions, any number, each key at most once. On an error some may have happened.
+    pub(crate) async fn write_all(&self, requests: Vec<WriteRequest>) -> Result<(), StoreError> {
+        let batches: Vec<_> = requests
+            .chunks(BATCH)
+            .map(<[WriteRequest]>::to_vec)
+            .collect();
+        stream::iter(batches)
+            .map(|batch| self.write_batch(batch))
+            .buffer_unordered(BATCHES_AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    async fn write_batch(&self, mut left: Vec<WriteRequest>) -> Result<(), StoreError> {
+        const OPERATION: &str = "BatchWriteItem";
+        for attempt in 0..WRITE_TRIES {
+            let answer = self
+                .client
+                .batch_write_item()
+                .request_items(&self.name, left)
+                .send()
+                .await
+                .map_err(unavailable(OPERATION))?;
+            left = answer
+                .unprocessed_items
+                .and_then(|mut tables| tables.remove(&self.name))
+                .unwrap_or_default();
+            if left.is_empty() {
+                return Ok(());
+            }
+            tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
+        }
+        Err(StoreError::Contended {
+            operation: OPERATION,
+        })
+    }
+
+    /// All of it or, when a condition fails, nothing.
+    pub(crate) async fn transact(
+        &self,
+        actions: Vec<TransactWriteItem>,
+    ) -> Result<Written<()>, StoreError> {
+        let call = self
+            .client
+            .transact_write_items()
+            .set_transact_items(Some(actions));
+        let written = retried(
+            "TransactWriteItems",
+            || call.clone().send(),
+            judge_transaction,
+        )
+        .await?;
+        Ok(match written {
+            Written::Done(_) => Written::Done(()),
+            Written::Refused => Written::Refused,
+        })
+    }
+}
+
+/// One conditional write of one row.
+pub(crate) async fn conditional<T, E, R, F>(
+    operation: &'static str,
+    call: impl Fn() -> F,
+) -> Result<Written<T>, StoreError>
+where
+    F: Future<Output = Result<T, SdkError<E, R>>>,
+    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    R: std::fmt::Debug + Send + Sync + 'static,
+{
+    retried(operation, call, judge_write).await
+}
+
+async fn retried<T, E, R, F>(
+    operation: &'static str,
+    call: impl Fn() -> F,
+    judge: impl Fn(&E) -> Verdict,
+) -> Result<Written<T>, StoreError>
+where
+    F: Future<Output = Result<T, SdkError<E, R>>>,
+    E: std::error::Error + Send + Sync + 'static,
+    R: std::fmt::Debug + Send + Sync + 'static,
+{
+    for attempt in 0..WRITE_TRIES {
+        let error = match call().await {
+            Ok(output) => return Ok(Written::Done(output)),
+            Err(error) => error,
+        };
+        match error.as_service_error().map_or(Verdict::Failed, &judge) {
+            Verdict::Refused => return Ok(Written::Refused),
+            Verdict::Busy => tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await,
+            Verdict::Failed => {
+                return Err(StoreError::Unavailable {
+                    operation,
+                    source: Box::new(error),
+                });
+            }
+        }
+    }
+    Err(StoreError::Contended { operation })
+}
+
+fn judge_write<E: ProvideErrorMetadata>(error: &E) -> Verdict {
+    match error.code() {
+        Some("ConditionalCheckFailedException") => Verdict::Refused,
+        Some("TransactionConflictException") => Verdict::Busy,
+        Some(_) | None => Verdict::Failed,
+    }
+}
+
+fn judge_transaction(error: &TransactWriteItemsError) -> Verdict {
+    let TransactWriteItemsError::TransactionCanceledException(canceled) = error else {
+        return Verdict::Failed;
+    };
+    let codes = || {
+        canceled
+            .cancellation_reasons()
+            .iter()
+            .filter_map(|reason| reason.code())
+    };
+    // A failed condition will fail again, whatever else was in the way.
+    if codes().any(|code| code == "ConditionalCheckFailed") {
+        Verdict::Refused
+    } else if codes().any(|code| {
+        matches!(
+            code,
+            "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded"
+        )
+    }) {
+        Verdict::Busy
+    } else {
+        Verdict::Failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::error::ErrorMetadata;
+    use aws_sdk_dynamodb::operation::put_item::PutItemError;
+    use aws_sdk_dynamodb::types::CancellationReason;
+    use aws_sdk_dynamodb::types::error::TransactionCanceledException;
+
+    use super::*;
+
+    fn canceled(codes: &[&str]) -> TransactWriteItemsError {
+        let reasons = codes
+            .iter()
+            .map(|code| CancellationReason::builder().code(*code).build())
+            .collect();
+        let canceled = TransactionCanceledException::builder()
+            .set_cancellation_reasons(Some(reasons))
+            .build();
+        TransactWriteItemsError::TransactionCanceledException(canceled)
+    }
+
+    #[test]
+    fn a_conflict_is_tried_again_and_a_failed_condition_is_an_answer() {
+        for (codes, verdict) in [
+            (&["None", "TransactionConflict"][..], Verdict::Busy),
+            (&["ThrottlingError", "None"], Verdict::Busy),
+            (&["ConditionalCheckFailed", "None"], Verdict::Refused),
+            (
+                &["ConditionalCheckFailed", "TransactionConflict"],
+                Verdict::Refused,
+            ),
+            (&["ValidationError", "None"], Verdict::Failed),
+            (&[], Verdict::Failed),
+        ] {
+            assert_eq!(judge_transaction(&canceled(codes)), verdict, "{codes:?}");
+        }
+        for (code, verdict) in [
+            ("ConditionalCheckFailedException", Verdict::Refused),
+            ("TransactionConflictException", Verdict::Busy),
+            ("ResourceNotFoundException", Verdict::Failed),
+        ] {
+            let error = PutItemError::generic(ErrorMetadata::builder().code(code).build());
+            assert_eq!(judge_write(&error), verdict, "{code}");
+        }
+    }
+}
