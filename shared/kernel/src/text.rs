@@ -1,14 +1,14 @@
-//! What clients read: each text in both languages, chosen when it is sent.
+//! What people read: every message in both languages, chosen when it is sent.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// The most of an `Accept-Language` header that is looked at, in bytes. Real ones are shorter.
-const MAX_HEADER_LEN: usize = 256;
+/// The most ranges of an `Accept-Language` header that are read.
+const MAX_RANGES: usize = 32;
 
-/// A language that clients are answered in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+/// A language that every message exists in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Language {
     #[default]
@@ -17,33 +17,96 @@ pub enum Language {
 }
 
 impl Language {
-    /// The one a client likes best, by the value of `Accept-Language` (RFC 9110): English when it names neither.
-    pub fn from_accept_language(header: &str) -> Self {
-        let Some(header) = header.get(..header.len().min(MAX_HEADER_LEN)) else {
-            return Self::default();
-        };
-        let mut best = (Self::default(), 0.0);
-        for range in header.split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let language = match parts.next().and_then(|tag| tag.split('-').next()) {
-                Some(primary) if primary.eq_ignore_ascii_case("zh") => Self::Zh,
-                Some(primary) if primary.eq_ignore_ascii_case("en") => Self::En,
-                Some(_) | None => continue,
-            };
-            let weight = match parts.find_map(|parameter| parameter.strip_prefix("q=")) {
-                None => 1.0,
-                Some(weight) => weight.parse().unwrap_or(0.0),
-            };
-            // The first of equals: clients list what they like best first.
-            if weight > best.1 {
-                best = (language, weight);
-            }
+    /// The tag of the language, as in `Content-Language`.
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Self::En => "en",
+            Self::Zh => "zh",
         }
-        best.0
+    }
+
+    /// The better of our languages for an `Accept-Language` header (RFC 9110, 12.5.4). English when neither is asked for.
+    pub fn negotiate(accept_language: &str) -> Self {
+        let ranges: Vec<Range<'_>> = accept_language
+            .split(',')
+            .take(MAX_RANGES)
+            .filter_map(Range::parse)
+            .collect();
+        let [en, zh] = [Self::En, Self::Zh].map(|language| Wish::for_language(&ranges, language));
+        // Of two languages wanted equally, the one that was named first.
+        let zh_first =
+            zh.quality > en.quality || (zh.quality == en.quality && zh.position < en.position);
+        if zh.quality > 0 && zh_first {
+            Self::Zh
+        } else {
+            Self::En
+        }
     }
 }
 
-/// One message in both languages.
+/// One element of the header: `zh-CN;q=0.9`.
+struct Range<'a> {
+    primary: &'a str,
+    /// Thousandths.
+    quality: u32,
+}
+
+impl<'a> Range<'a> {
+    fn parse(element: &'a str) -> Option<Self> {
+        let mut parts = element.split(';').map(str::trim);
+        let tag = parts.next().filter(|tag| !tag.is_empty())?;
+        let primary = tag.split('-').next().unwrap_or(tag);
+        let weight =
+            parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        let quality = weight.map_or(Some(1_000), quality)?;
+        Some(Self { primary, quality })
+    }
+}
+
+/// A weight of at most three decimals, in thousandths.
+fn quality(weight: &str) -> Option<u32> {
+    let weight: f32 = weight.parse().ok()?;
+    (0.0..=1.0)
+        .contains(&weight)
+        .then_some((weight * 1_000.0).round() as u32)
+}
+
+/// How much a language is wanted, and how early in the header it was named.
+struct Wish {
+    quality: u32,
+    position: usize,
+}
+
+impl Wish {
+    fn for_language(ranges: &[Range<'_>], language: Language) -> Self {
+        let best = |primary: &str| {
+            let named = ranges
+                .iter()
+                .enumerate()
+                .filter(|(_, range)| range.primary.eq_ignore_ascii_case(primary));
+            named
+                .map(|(position, range)| Self {
+                    quality: range.quality,
+                    position,
+                })
+                .reduce(Self::better)
+        };
+        best(language.tag()).or_else(|| best("*")).unwrap_or(Self {
+            quality: 0,
+            position: usize::MAX,
+        })
+    }
+
+    fn better(self, other: Self) -> Self {
+        if other.quality > self.quality {
+            other
+        } else {
+            self
+        }
+    }
+}
+
+/// A sentence in every language.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Text {
     pub en: Cow<'static, str>,
@@ -58,7 +121,8 @@ impl Text {
         }
     }
 
-    pub const fn of(en: String, zh: String) -> Self {
+    /// From sentences made at run time.
+    pub fn of(en: String, zh: String) -> Self {
         Self {
             en: Cow::Owned(en),
             zh: Cow::Owned(zh),
@@ -78,37 +142,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_language_a_client_likes_best() {
-        for (header, language) in [
+    fn the_language_wanted_most_is_chosen() {
+        let cases = [
             ("", Language::En),
             ("zh", Language::Zh),
-            ("ZH-Hans-CN, en;q=0.8", Language::Zh),
-            ("en-GB,en;q=0.9,zh;q=0.8", Language::En),
-            ("fr, zh;q=0.5, en; q=0.7", Language::En),
-            ("fr;q=1, zh;q=0.1", Language::Zh),
-            ("zh;q=0, en;q=0", Language::En),
-            ("zhuang", Language::En),
+            ("ZH-hans-CN", Language::Zh),
+            ("zh-CN,zh;q=0.9,en;q=0.8", Language::Zh),
+            ("en-US,en;q=0.9,zh;q=0.8", Language::En),
+            ("en;q=0.2, zh;q=0.3", Language::Zh),
+            ("en;q=0.5,zh;q=0.5", Language::En),
+            ("zh;q=0.5,en;q=0.5", Language::Zh),
+            ("en;q=0.1,zh-TW;q=0.05,zh-CN;q=0.7", Language::Zh),
+            ("zh;q=0", Language::En),
+            ("en;q=0,zh;q=0", Language::En),
+            ("en;q=0,*", Language::Zh),
             ("*", Language::En),
-            ("zh;q=nonsense", Language::En),
-        ] {
-            assert_eq!(
-                Language::from_accept_language(header),
-                language,
-                "{header:?}"
-            );
+            ("*;q=0.5,zh;q=0.1", Language::En),
+            ("fr,de;q=0.9", Language::En),
+            ("fr,zh;q=0.1", Language::Zh),
+            ("zhx", Language::En),
+            ("zh;level=1;q=0.4,en;q=0.3", Language::Zh),
+            ("zh;q=2,en;q=0.1", Language::En),
+            ("zh;q=NaN,en;q=0.1", Language::En),
+            (",;,=;q=,zh", Language::Zh),
+        ];
+        for (header, expected) in cases {
+            assert_eq!(Language::negotiate(header), expected, "{header:?}");
         }
     }
 
     #[test]
-    fn a_long_or_odd_header_is_no_trouble() {
-        assert_eq!(
-            Language::from_accept_language(&"zh,".repeat(1_000)),
-            Language::Zh
-        );
-        assert_eq!(
-            Language::from_accept_language(&"文".repeat(200)),
-            Language::En
-        );
+    fn a_header_without_end_is_read_to_a_bound() {
+        let header = format!("{},zh", vec!["fr"; MAX_RANGES].join(","));
+        assert_eq!(Language::negotiate(&header), Language::En);
     }
 
     #[test]
