@@ -4,6 +4,7 @@
 //! changed copy. Each method answers an [`Answer`]: status, headers, and the document or the [`Problem`]. [`Api::raw`]
 //! sends anything, for tests of what must be refused.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
@@ -11,6 +12,7 @@ use reqwest::header::{ACCEPT_LANGUAGE, AUTHORIZATION, CONTENT_TYPE, ETAG, Header
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use crate::documents::{
     Accepted, ActivityAction, ActivityPut, AuditReport, BuyRequest, Order, OrderPage, OrderState, Problem, ProductPut,
@@ -37,6 +39,8 @@ pub struct Api {
     token: Option<Token>,
     device: Option<String>,
     language: Option<String>,
+    /// Calls that may be under way at once, over all copies.
+    slots: Option<Arc<Semaphore>>,
 }
 
 /// What a route answered.
@@ -44,6 +48,8 @@ pub struct Api {
 pub struct Answer<T> {
     pub status: u16,
     pub headers: Headers,
+    /// From sending the request to the last byte of the answer.
+    pub took: Duration,
     /// The document of a 2xx, or the refusal.
     pub outcome: Result<T, Problem>,
 }
@@ -67,6 +73,7 @@ pub struct RawRequest<'a> {
 pub struct RawAnswer {
     pub status: u16,
     pub headers: Headers,
+    pub took: Duration,
     pub body: Vec<u8>,
 }
 
@@ -124,7 +131,7 @@ impl Api {
             .tcp_nodelay(true)
             .build()
             .map_err(|source| ClientError::NoAnswer { method: "setup".into(), path: String::new(), source })?;
-        Ok(Self { http, base: stack.http_url.clone(), token: None, device: None, language: None })
+        Ok(Self { http, base: stack.http_url.clone(), token: None, device: None, language: None, slots: None })
     }
 
     /// The same caller with a token.
@@ -143,6 +150,13 @@ impl Api {
     #[must_use]
     pub fn in_language(&self, language: &str) -> Self {
         Self { language: Some(language.to_owned()), ..self.clone() }
+    }
+
+    /// The same caller with at most `calls` under way at once, shared by all further copies; more wait in line. (A
+    /// browser does the same with its few connections to one host.)
+    #[must_use]
+    pub fn at_most(&self, calls: usize) -> Self {
+        Self { slots: Some(Arc::new(Semaphore::new(calls))), ..self.clone() }
     }
 
     // ---- shopping
@@ -280,8 +294,11 @@ impl Api {
 
     /// Sends a request as it stands and hands back what came.
     pub async fn raw(&self, request: RawRequest<'_>) -> Result<RawAnswer, ClientError> {
-        let no_answer =
-            |source| ClientError::NoAnswer { method: request.method.to_string(), path: request.path.to_owned(), source };
+        let no_answer = |source| ClientError::NoAnswer {
+            method: request.method.to_string(),
+            path: request.path.to_owned(),
+            source,
+        };
         let mut outgoing = self.http.request(request.method.clone(), format!("{}{}", self.base, request.path));
         let own = [
             (AUTHORIZATION.as_str(), self.token.as_ref().map(|token| format!("Bearer {}", token.text()))),
@@ -302,6 +319,12 @@ impl Api {
         if let Some(body) = request.body {
             outgoing = outgoing.body(body);
         }
+        let _slot = match &self.slots {
+            // The semaphore is never closed; without a slot the call goes ahead all the same.
+            Some(slots) => slots.acquire().await.ok(),
+            None => None,
+        };
+        let sent_at = Instant::now();
         let mut incoming = outgoing.send().await.map_err(no_answer)?;
         let mut body = Vec::new();
         while let Some(chunk) = incoming.chunk().await.map_err(no_answer)? {
@@ -310,7 +333,8 @@ impl Api {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(RawAnswer { status: incoming.status().as_u16(), headers: Headers(incoming.headers().clone()), body })
+        let headers = Headers(incoming.headers().clone());
+        Ok(RawAnswer { status: incoming.status().as_u16(), headers, took: sent_at.elapsed(), body })
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Answer<T>, ClientError> {
@@ -355,7 +379,7 @@ impl RawAnswer {
             }
         };
         match outcome {
-            Ok(outcome) => Ok(Answer { status: self.status, headers: self.headers, outcome }),
+            Ok(outcome) => Ok(Answer { status: self.status, headers: self.headers, took: self.took, outcome }),
             Err(source) => {
                 let body = self.excerpt();
                 Err(ClientError::Drift { status: self.status, path: path.to_owned(), body, source })
@@ -377,12 +401,13 @@ mod tests {
     fn answer(status: u16, media: &'static str, body: &str) -> RawAnswer {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
-        RawAnswer { status, headers: Headers(headers), body: body.as_bytes().to_vec() }
+        RawAnswer { status, headers: Headers(headers), took: Duration::ZERO, body: body.as_bytes().to_vec() }
     }
 
     #[test]
     fn a_document_a_problem_and_anything_else_are_told_apart() {
-        let time: Answer<ServerTime> = answer(200, "application/json; charset=utf-8", r#"{"now":5}"#).read("/t").unwrap();
+        let time: Answer<ServerTime> =
+            answer(200, "application/json; charset=utf-8", r#"{"now":5}"#).read("/t").unwrap();
         assert_eq!(time.outcome.unwrap().now, 5);
 
         let refusal = r#"{"type":"about:blank","title":"t","status":429,"detail":"d","code":"RATE_LIMITED","requestId":"r","retryAfterMs":70}"#;
@@ -390,7 +415,8 @@ mod tests {
         assert_eq!(refused.problem().unwrap().code, ProblemCode::RateLimited);
         assert_eq!(refused.asked_wait(), Some(Duration::from_millis(70)));
 
-        let gateway = answer(404, "application/json", r#"{"message":"Not Found"}"#).read::<ServerTime>("/t").unwrap_err();
+        let gateway =
+            answer(404, "application/json", r#"{"message":"Not Found"}"#).read::<ServerTime>("/t").unwrap_err();
         assert!(matches!(gateway, ClientError::NotOurs { status: 404, .. }), "{gateway}");
         let drift = answer(200, "application/json", r#"{"now":"5"}"#).read::<ServerTime>("/t").unwrap_err();
         assert!(matches!(drift, ClientError::Drift { status: 200, .. }), "{drift}");

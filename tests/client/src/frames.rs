@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn a_result_is_read_and_a_drifted_one_is_not() {
-        let good = r#"{"type":"seckill_result","orderNo":"SK1","status":"success","orderStatus":"UNPAID","message":"ok"}"#;
+        let good =
+            r#"{"type":"seckill_result","orderNo":"SK1","status":"success","orderStatus":"UNPAID","message":"ok"}"#;
         let frame: ServerFrame = serde_json::from_str(good).unwrap();
         let ServerFrame::SeckillResult(result) = frame else { panic!("{frame:?}") };
         assert_eq!((result.status, result.order_status), (ResultStatus::Success, OrderStatus::Unpaid));

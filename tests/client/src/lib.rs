@@ -18,7 +18,10 @@
 //! Documents and frames that the contract fixes are read with `deny_unknown_fields` and closed enums: an answer that
 //! drifts from the contract is an error here, before a user meets it. Every wait has an end; every buffer has a bound.
 //! Only `http://` and `ws://` are spoken, since the stack under test listens on the loopback interface.
-#![allow(clippy::disallowed_methods, reason = "a client outside the system has its own clock; nothing in the system reads it")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a client outside the system has its own clock; nothing in the system reads it"
+)]
 
 mod api;
 mod backoff;
@@ -33,6 +36,6 @@ pub use api::{Answer, Api, Followed, Headers, RawAnswer, RawRequest};
 pub use backoff::Backoff;
 pub use error::ClientError;
 pub use reqwest::Method;
-pub use socket::{ConnectOptions, Delivered, Received, Socket};
+pub use socket::{Away, ConnectOptions, Delivered, Received, Socket};
 pub use stack::{Jwt, Queues, Secret, Stack, Tables};
 pub use token::{Role, Token, TokenBuilder};

@@ -85,6 +85,14 @@ pub struct Socket {
     delivered: HashMap<String, Delivered>,
 }
 
+/// Somebody who was connected and is not now.
+#[derive(Debug)]
+pub struct Away {
+    url: String,
+    options: ConnectOptions,
+    delivered: HashMap<String, Delivered>,
+}
+
 impl Socket {
     /// Opens a connection. It is live from its first frame on; send `sync` next.
     pub async fn connect(stack: &Stack, options: ConnectOptions) -> Result<Self, ClientError> {
@@ -109,27 +117,15 @@ impl Socket {
         Ok(Self { url, options, outbox, inbox, delivered })
     }
 
-    /// Leaves this connection as it is and opens a new one, after a random wait and with growing ones between tries;
-    /// then `sync`. What was delivered before stays known.
+    /// Gone without a goodbye. What was delivered stays known.
+    pub fn leave(self) -> Away {
+        let Self { url, options, delivered, outbox: _, inbox: _ } = self;
+        Away { url, options, delivered }
+    }
+
+    /// After a break: away, and back.
     pub async fn reconnect(self) -> Result<Self, ClientError> {
-        let Self { url, options, outbox, inbox, delivered } = self;
-        drop((outbox, inbox));
-        let mut backoff = Backoff::new(FIRST_RECONNECT, LONGEST_RECONNECT);
-        let mut tries = 0;
-        loop {
-            tokio::time::sleep(backoff.next_wait(None)).await;
-            tries += 1;
-            match Self::open(url.clone(), options.clone(), delivered.clone()).await {
-                Ok(socket) => {
-                    socket.sync().await?;
-                    return Ok(socket);
-                }
-                // A refusal stands; a broken or slow connection may pass.
-                Err(refused @ ClientError::HandshakeRefused { .. }) => return Err(refused),
-                Err(error) if tries == RECONNECT_TRIES => return Err(error),
-                Err(_) => {}
-            }
-        }
+        self.leave().come_back().await
     }
 
     // ---- speaking
@@ -234,6 +230,28 @@ impl Socket {
     }
 }
 
+impl Away {
+    /// Opens a new connection after a random wait, with growing ones between tries, and sends `sync`.
+    pub async fn come_back(self) -> Result<Socket, ClientError> {
+        let mut backoff = Backoff::new(FIRST_RECONNECT, LONGEST_RECONNECT);
+        let mut tries = 0;
+        loop {
+            tokio::time::sleep(backoff.next_wait(None)).await;
+            tries += 1;
+            match Socket::open(self.url.clone(), self.options.clone(), self.delivered.clone()).await {
+                Ok(socket) => {
+                    socket.sync().await?;
+                    return Ok(socket);
+                }
+                // A refusal stands; a broken or slow connection may pass.
+                Err(refused @ ClientError::HandshakeRefused { .. }) => return Err(refused),
+                Err(error) if tries == RECONNECT_TRIES => return Err(error),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
 /// Base64url tokens and identifiers need no escaping; a test that wants to send anything else escapes it itself.
 fn with_query(url: &str, options: &ConnectOptions) -> String {
     let token = options.token.as_ref().map(|token| format!("token={}", token.text()));
@@ -320,7 +338,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_repeated_result_keeps_its_first_arrival_and_a_new_state_replaces_it() {
-        let frames = vec![result("SK1", "UNPAID"), result("SK2", "UNPAID"), result("SK1", "UNPAID"), result("SK1", "CANCELLED")];
+        let frames =
+            vec![result("SK1", "UNPAID"), result("SK2", "UNPAID"), result("SK1", "UNPAID"), result("SK1", "CANCELLED")];
         let (url, _server) = serve(vec![frames]).await;
         let mut socket = Socket::open(url, options(), HashMap::new()).await.unwrap();
         socket.sync().await.unwrap();

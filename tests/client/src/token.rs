@@ -149,7 +149,9 @@ impl TokenBuilder {
 }
 
 fn seconds_from_now(distance: Duration, sign: i64) -> i64 {
-    Timestamp::now().as_second().saturating_add(sign.saturating_mul(i64::try_from(distance.as_secs()).unwrap_or(i64::MAX)))
+    Timestamp::now()
+        .as_second()
+        .saturating_add(sign.saturating_mul(i64::try_from(distance.as_secs()).unwrap_or(i64::MAX)))
 }
 
 #[cfg(test)]

@@ -1,0 +1,159 @@
+//! The sale is set up: stock, activity, two products, preheat. As an admin would do it, by the admin routes.
+
+use std::time::{Duration, Instant};
+
+use client::documents::{ActivityAction, ActivityPut, BuyRequest, ProblemCode, ProductPut, SkuPut};
+use client::{Answer, Api, Stack};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::error::DemoError;
+use crate::plan::{Offer, Plan};
+use crate::progress::Progress;
+use crate::promises::{Ledger, Promise};
+use crate::settings::Settings;
+
+/// From the setup to the start: enough for a few calls to cold functions.
+const START_LEAD: SignedDuration = SignedDuration::from_secs(10);
+/// Long enough to play with the stack afterwards.
+const OPEN_FOR: SignedDuration = SignedDuration::from_hours(2);
+const PAY_WINDOW_SECS: u32 = 900;
+/// Short, so that a buyer with two wishes meets the limit and still gets through within the demo.
+const USER_INTERVAL_MS: u32 = 1_000;
+const DEVICE_IP_INTERVAL_MS: u32 = 1_000;
+/// Minor units (分).
+const PRICE: i64 = 9_900;
+/// The clock is asked this often; the fastest answer is the most exact one.
+const CLOCK_SAMPLES: usize = 5;
+
+/// A sale that is about to begin.
+#[derive(Debug)]
+pub(crate) struct Sale {
+    pub(crate) activity_id: String,
+    /// By the own clock.
+    pub(crate) opens: Instant,
+    /// What was judged before the start.
+    pub(crate) ledger: Ledger,
+}
+
+/// The server's clock as seen from here.
+#[derive(Debug, Clone, Copy)]
+struct ServerClock {
+    at: Instant,
+    shows: Timestamp,
+}
+
+impl ServerClock {
+    async fn read(api: &Api) -> Result<Self, DemoError> {
+        let mut samples = Vec::with_capacity(CLOCK_SAMPLES);
+        for _ in 0..CLOCK_SAMPLES {
+            let asked = Instant::now();
+            let answer = api.time().await.map_err(DemoError::step("asking for the time"))?;
+            let trip = asked.elapsed();
+            let now = accept("asking for the time", answer)?.now;
+            let shows = Timestamp::from_millisecond(now).map_err(|_| DemoError::NoClock { now })?;
+            // The answer was made halfway, more or less.
+            samples.push((trip, Self { at: asked + trip / 2, shows }));
+        }
+        let best = samples.into_iter().min_by_key(|(trip, _)| *trip);
+        best.map(|(_, clock)| clock).ok_or(DemoError::NoClock { now: 0 })
+    }
+
+    fn now(self) -> Timestamp {
+        self.shows + self.at.elapsed()
+    }
+
+    /// When the own clock will have come to `instant`; now, if that is past.
+    fn local(self, instant: Timestamp) -> Instant {
+        let wait = Duration::try_from(instant.duration_since(self.now())).unwrap_or_default();
+        Instant::now() + wait
+    }
+}
+
+/// Sets the sale up and shows that it is still closed.
+pub(crate) async fn set(
+    api: &Api,
+    stack: &Stack,
+    plan: &Plan,
+    settings: &Settings,
+    progress: &Progress,
+) -> Result<Sale, DemoError> {
+    let admin = api.signed_in(stack.admin_token());
+    let activity_id = plan.activity_id.clone();
+    for offer in Offer::ALL {
+        let sku_id = plan.sku_id(offer);
+        let sku = SkuPut { title: title(offer), stock: settings.stock.into() };
+        let what = format!("putting SKU {sku_id}");
+        accept(&what, admin.put_sku(&sku_id, &sku).await.map_err(DemoError::step(&what))?)?;
+    }
+
+    let clock = ServerClock::read(api).await?;
+    // Whole milliseconds: what the documents show.
+    let starts_at = truncated(clock.now() + START_LEAD);
+    let activity = ActivityPut {
+        name: "Demo".to_owned(),
+        starts_at,
+        ends_at: starts_at + OPEN_FOR,
+        pay_window_secs: PAY_WINDOW_SECS,
+        user_interval_ms: USER_INTERVAL_MS,
+        device_ip_interval_ms: DEVICE_IP_INTERVAL_MS,
+    };
+    let what = format!("putting activity {activity_id}");
+    accept(&what, admin.put_activity(&activity_id, &activity).await.map_err(DemoError::step(&what))?)?;
+    for offer in Offer::ALL {
+        let sku_id = plan.sku_id(offer);
+        let product = ProductPut {
+            title: title(offer),
+            price: PRICE,
+            currency: "CNY".to_owned(),
+            total: settings.stock.into(),
+            limit_per_user: offer.limit(),
+        };
+        let what = format!("putting product {sku_id}");
+        accept(&what, admin.put_product(&activity_id, &sku_id, &product).await.map_err(DemoError::step(&what))?)?;
+    }
+    let preheated = admin.activity_action(&activity_id, ActivityAction::Preheat).await;
+    accept("preheating", preheated.map_err(DemoError::step("preheating"))?)?;
+
+    let ledger = press_too_early(api, stack, plan, clock, starts_at).await?;
+    let opens = clock.local(starts_at);
+    let wait = opens.saturating_duration_since(Instant::now());
+    progress.say(&format!("activity {activity_id} opens at {starts_at}, in {:.1} s", wait.as_secs_f64()));
+    Ok(Sale { activity_id, opens, ledger })
+}
+
+/// Somebody who is not of the crowd presses the button before the start.
+async fn press_too_early(
+    api: &Api,
+    stack: &Stack,
+    plan: &Plan,
+    clock: ServerClock,
+    starts_at: Timestamp,
+) -> Result<Ledger, DemoError> {
+    let user_id = format!("{}-early", plan.activity_id);
+    let early = api.signed_in(stack.user_token(&user_id)?).on_device(&user_id);
+    let request = BuyRequest::new(&plan.activity_id, &plan.sku_id(Offer::Single), 1);
+    let answer = early.buy(&request, Some(&user_id)).await.map_err(DemoError::step("pressing too early"))?;
+    let mut ledger = Ledger::default();
+    if clock.now() < starts_at {
+        let code = answer.problem().map(|problem| (problem.code, problem.starts_at));
+        let kept = code == Some((ProblemCode::NotStarted, Some(starts_at)));
+        ledger.judge(Promise::ClosedBeforeStart, kept, None, || format!("{} {code:?}", answer.status));
+    }
+    Ok(ledger)
+}
+
+fn title(offer: Offer) -> String {
+    match offer {
+        Offer::Single => "Hotcake, one per person".to_owned(),
+        Offer::Multi => "Hotcake, up to three".to_owned(),
+    }
+}
+
+fn truncated(instant: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(instant.as_millisecond()).unwrap_or(instant)
+}
+
+/// The document of an answer that has to be a good one.
+pub(crate) fn accept<T>(what: &str, answer: Answer<T>) -> Result<T, DemoError> {
+    answer.outcome.map_err(|problem| DemoError::refused(what, problem))
+}
