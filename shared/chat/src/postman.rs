@@ -7,7 +7,7 @@ use aws_sdk_apigatewaymanagement::Client as ManagementClient;
 use aws_sdk_dynamodb::Client as DynamoClient;
 use futures_util::{StreamExt, stream};
 use kernel::ids::{OrderNo, UserId};
-use kernel::time::Clock;
+use kernel::time::{Clock, UnixMillis};
 use tracing::warn;
 
 use crate::connections::{Connection, ConnectionState, Connections};
@@ -75,11 +75,15 @@ impl Postman {
         &self.connections
     }
 
+    pub(crate) fn now(&self) -> UnixMillis {
+        self.clock.now()
+    }
+
     /// Stores results, then pushes them to every live connection of their users.
     ///
     /// An error means that not all are stored: deliver them again, which does no harm. That a push fails is no error.
     pub async fn deliver(&self, notices: &[ResultNotice]) -> Result<Delivery, StoreError> {
-        let now = self.clock.now();
+        let now = self.now();
         self.results.put(notices, now).await?;
 
         let mut by_user: BTreeMap<&UserId, Vec<StoredResult>> = BTreeMap::new();
@@ -111,7 +115,7 @@ impl Postman {
 
     /// To every connection of one user; never an error.
     async fn push(&self, user_id: &UserId, results: &[StoredResult]) -> Delivery {
-        let connections = match self.connections.live(user_id, self.clock.now()).await {
+        let connections = match self.connections.live(user_id, self.now()).await {
             Ok(connections) if connections.is_empty() => {
                 return Delivery {
                     offline: count(results),
@@ -180,7 +184,7 @@ impl Postman {
     /// Removes the rows of a connection that the gateway does not know, whatever its state, unless it is so young that it
     /// may be about to open.
     async fn bury(&self, connection: &Connection) -> bool {
-        if self.clock.now().millis_since(connection.connected_at) <= YOUNG_MILLIS {
+        if self.now().millis_since(connection.connected_at) <= YOUNG_MILLIS {
             return false;
         }
         match self
@@ -235,7 +239,7 @@ impl Postman {
     ) -> Result<Option<Connection>, StoreError> {
         let Some(connection) = self
             .connections
-            .find(connection_id, self.clock.now())
+            .find(connection_id, self.now())
             .await?
         else {
             return Ok(None);
@@ -257,7 +261,7 @@ impl Postman {
         verify: impl FnOnce(&Token) -> Option<Credentials>,
     ) -> Vec<ServerFrame> {
         let error = |code| vec![ServerFrame::error(code, connection.language)];
-        let expired = connection.is_expired(self.clock.now());
+        let expired = connection.is_expired(self.now());
         let answers = match text.and_then(ClientFrame::parse) {
             Ok(ClientFrame::Auth(auth)) => auth.handle(self, connection, verify).await,
             Ok(_) | Err(_) if expired => return error(ErrorCode::AuthExpired),
@@ -290,7 +294,7 @@ impl Postman {
     ) -> Result<Vec<ServerFrame>, StoreError> {
         let results = self
             .results
-            .unacknowledged(&connection.user_id, self.clock.now())
+            .unacknowledged(&connection.user_id, self.now())
             .await?;
         Ok(results
             .iter()
@@ -309,7 +313,7 @@ impl Postman {
                 &connection.user_id,
                 order_no,
                 order_status,
-                self.clock.now(),
+                self.now(),
             )
             .await
     }
