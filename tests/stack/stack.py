@@ -243,6 +243,8 @@ def aws_environment(state: dict) -> dict[str, str]:
     return {
         **clean_environment(),
         **credentials(state),
+        # functions act under their own roles here too: what a policy of the template forgets is refused as on AWS
+        "AUTH": "true",
         "GATEWAY_PORT": str(state["awsPort"]),
         "BIND_HOST": "127.0.0.1",
         "MINISTACK_REGION": REGION,

@@ -317,7 +317,7 @@ fn only_plumbing_differs_between_aws_and_the_local_stack() {
             assert_eq!(branches[0], "OnAws", "{name}");
             assert_eq!(
                 branches[1]["Resource"],
-                json!({"Ref": "CacheSecret"}),
+                json!({"Fn::GetAtt": "CacheSecret.Id"}),
                 "{name}"
             );
             assert_eq!(branches[2], json!({"Ref": "AWS::NoValue"}), "{name}");
