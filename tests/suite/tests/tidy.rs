@@ -292,7 +292,6 @@ fn only_plumbing_differs_between_aws_and_the_local_stack() {
         "AWS::Serverless::Function Properties Policies Statement",
         "AWS::Serverless::Function Properties Environment Variables REDIS_URL",
         "AWS::Serverless::Function Properties Environment Variables REDIS_CLUSTER",
-        "AWS::Serverless::Function Properties Environment Variables CACHE_USER",
         "AWS::Serverless::Function Properties Environment Variables CACHE_SECRET_ARN",
         "AWS::Serverless::Function Properties Environment Variables WS_ENDPOINT",
         "Globals Function Environment Variables AWS_ENDPOINT_URL",
