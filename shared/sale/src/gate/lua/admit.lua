@@ -1,0 +1,91 @@
+#!lua
+-- Lets one buyer in, or says why not. Judges in the order of the wire contract; a refusal changes nothing.
+--
+-- KEYS     1 book   2 pending
+-- ARGV     1 order number   2 u:<user>   3 fingerprint|quantity|user|seats   4 d:<device>|<address>
+-- Returns  the terms (a JSON object): admitted · REPLAYED <H, S or R> <terms> · NOT_READY · REQUEST_ID_REUSED · PAUSED · ENDED <ms> ·
+--          ALREADY_BOUGHT · LIMIT_EXCEEDED <remaining> · STOCK_EMPTY · INSUFFICIENT_STOCK <remaining> · NOT_STARTED <ms> ·
+--          RATE_LIMITED <ms to wait>
+-- Why atomic: between judging and taking nobody else may take the same unit, or the same user's last allowed one.
+--
+-- The first line has the server turn a stale replica, a failing disk and a full memory away before anything is read: a sale is never
+-- called sold out by a server that could not have sold.
+local call, match = redis.call, string.match
+local book, order, user_field, request = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+
+-- One read serves nearly all refusals, since most buyers are refused.
+local read = call('HMGET', book, 'gate', order, user_field, 'avail')
+local gate, hold, user, available = read[1], read[2], read[3], read[4]
+
+if not gate or gate == 'NOT_READY' then return 'NOT_READY' end
+if hold then
+  -- A hold: state (1 letter), second (10 digits), then what was asked for.
+  if string.sub(hold, 12) ~= request then return 'REQUEST_ID_REUSED' end
+  return 'REPLAYED ' .. string.sub(hold, 1, 1) .. ' ' .. call('HGET', book, 'terms')
+end
+-- An open gate begins with a digit: start and end (13 digits each), limit, interval of a user, interval of a device. Any other is the
+-- answer itself.
+if string.byte(gate) > 57 then return gate end
+
+local quantity = match(request, '%d+', 18)
+local had = user and match(user, '%d+') or 0
+-- One unit for somebody who has none is within every limit: the crowd's case is not counted out.
+if user or quantity ~= '1' then
+  local limit = match(gate, '%d+', 29)
+  local remaining = limit - had
+  if remaining - quantity < 0 then
+    if remaining > 0 then return 'LIMIT_EXCEEDED ' .. remaining end
+    return limit == '1' and 'ALREADY_BOUGHT' or 'LIMIT_EXCEEDED 0'
+  end
+end
+
+if available == '0' then return 'STOCK_EMPTY' end
+local left = available - quantity
+if left < 0 then
+  return available + 0 > 0 and 'INSUFFICIENT_STOCK ' .. available or 'STOCK_EMPTY'
+end
+
+-- Only now the clock: it costs a call, and what is sold out needs none.
+local time = call('TIME')
+local second = time[1]
+local now = second * 1000 + time[2] / 1000
+local starts, ends = string.sub(gate, 1, 13), string.sub(gate, 15, 27)
+if now < starts + 0 then return 'NOT_STARTED ' .. starts end
+if now >= ends + 0 then return 'ENDED ' .. ends end
+
+local units, device_field, terms = had + quantity, nil, nil
+if string.sub(gate, -4) ~= ' 0 0' then
+  -- How long a mark still holds a buyer back. One that lies ahead was left before the clock stepped back: it counts as just left,
+  -- unless the step was longer than the interval, or it would hold the buyer back for all of the step.
+  local function wait(mark, interval)
+    local rest = math.ceil(mark + interval - now)
+    if rest <= 0 or rest > 2 * interval then return nil end
+    return math.min(rest, interval)
+  end
+  local user_interval, device_interval = match(gate, ' (%d+) (%d+)', 30)
+  if user_interval ~= '0' then
+    local mark = user and match(user, ' (%d+)')
+    local rest = mark and wait(mark, user_interval)
+    if rest then return 'RATE_LIMITED ' .. rest end
+    units = string.format('%d %d', units, now)
+  end
+  if device_interval ~= '0' then
+    device_field = ARGV[4]
+    local more = call('HMGET', book, 'terms', device_field)
+    terms = more[1]
+    local rest = more[2] and wait(more[2], device_interval)
+    if rest then return 'RATE_LIMITED ' .. rest end
+  end
+end
+
+-- First the one write that could stumble (over a key of another kind): then nothing has changed yet.
+call('ZADD', KEYS[2], second, order)
+hold = 'H' .. second .. request
+left = string.format('%d', left)
+if device_field then
+  call('HSET', book, 'avail', left, user_field, units, order, hold, device_field, string.format('%d', now))
+else
+  terms = call('HGET', book, 'terms')
+  call('HSET', book, 'avail', left, user_field, units, order, hold)
+end
+return terms

@@ -1,0 +1,19 @@
+#!lua flags=allow-oom
+-- Makes the gate equal to the offer's row, unless the gate knows a later one.
+--
+-- KEYS     1 book
+-- ARGV     1 epoch   2 version   3 total   4 gate (see admit)   5 terms
+-- Returns  APPLIED · UNCHANGED (it was equal) · STALE (the gate knows a later version) · EPOCH_DIFFERS · NOT_READY (missing or being
+--          loaded)
+-- Why atomic: a sale between reading the stock and writing it would be lost.
+local book, epoch, version, total, gate, terms = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local read = redis.call('HMGET', book, 'gate', 'epoch', 'version', 'total', 'terms', 'avail')
+if not read[1] or read[1] == 'NOT_READY' then return 'NOT_READY' end
+if read[2] ~= epoch then return 'EPOCH_DIFFERS' end
+if version + 0 < read[3] + 0 then return 'STALE' end
+if read[1] == gate and read[3] == version and read[4] == total and read[5] == terms then return 'UNCHANGED' end
+
+-- What is sold and held stays so; it is the stock that gives.
+local available = string.format('%d', read[6] + total - read[4])
+redis.call('HSET', book, 'gate', gate, 'version', version, 'total', total, 'terms', terms, 'avail', available)
+return 'APPLIED'
