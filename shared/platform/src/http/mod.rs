@@ -1,0 +1,90 @@
+//! Requests from the HTTP API, and their answers.
+//!
+//! API Gateway has matched the route when a function is called, so its route key is the router:
+//!
+//! ```
+//! # use platform::http::{Problem, Request, Response};
+//! # struct State;
+//! # async fn time(_: &State) -> Result<Response, Problem> { Response::json(200, &1) }
+//! async fn handle(state: &State, request: Request) -> Result<Response, Problem> {
+//!     match request.route() {
+//!         "GET /api/seckill/time" => time(state).await,
+//!         _ => Err(Problem::not_found()),
+//!     }
+//! }
+//! ```
+//!
+//! An answer that is no success is a [`Problem`]: `application/problem+json` (RFC 9457) with a code for programs and a sentence
+//! for people, in the language they asked for. What went wrong inside goes to the log and never to the client. CORS headers are
+//! the gateway's, which adds them to every answer.
+
+mod language;
+mod problem;
+mod request;
+mod response;
+
+use lambda_runtime::{LambdaEvent, service_fn};
+
+pub use language::{Language, Text};
+pub use problem::Problem;
+pub use request::Request;
+pub use response::Response;
+
+use crate::boot::Error;
+use crate::telemetry::Stopwatch;
+
+/// Serves requests until Lambda ends the process.
+pub async fn serve<S>(state: &S, handle: impl AsyncFn(&S, Request) -> Result<Response, Problem>) -> Result<(), Error> {
+    let handle = &handle;
+    lambda_runtime::run(service_fn(move |event: LambdaEvent<Request>| answer(state, handle, event.payload))).await
+}
+
+/// Calls the handler, renders its answer, and writes one line about it: no path, no query, no header, since any of them may
+/// hold what must not be logged.
+async fn answer<S>(
+    state: &S,
+    handle: &impl AsyncFn(&S, Request) -> Result<Response, Problem>,
+    request: Request,
+) -> Result<Response, Error> {
+    let stopwatch = Stopwatch::start();
+    let (id, route, language) = (request.id().to_owned(), request.route().to_owned(), request.language());
+    let (response, code) = match handle(state, request).await {
+        Ok(response) => (response, "OK"),
+        Err(problem) => {
+            if let Some(cause) = problem.cause() {
+                tracing::error!(gatewayRequestId = id, route, code = problem.code(), cause, "failed");
+            }
+            (problem.render(language, &id), problem.code())
+        }
+    };
+    tracing::info!(gatewayRequestId = id, route, status = response.status(), code, ms = stopwatch.millis(), "answered");
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(accept_language: &str) -> Request {
+        let event = serde_json::json!({
+            "routeKey": "GET /thing",
+            "headers": {"accept-language": accept_language},
+            "requestContext": {"requestId": "gw-1", "http": {"sourceIp": "192.0.2.1"}},
+        });
+        serde_json::from_value(event).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_problem_is_rendered_in_the_callers_language_with_the_gateways_request_id() {
+        let handle = async |(): &(), request: Request| match request.route() {
+            "GET /other" => Response::json(200, &1),
+            _ => Err(Problem::not_found()),
+        };
+        for (header, language) in [("zh-CN", "zh"), ("en", "en")] {
+            let response = answer(&(), &handle, request(header)).await.unwrap();
+            assert_eq!((response.status(), response.get_header("content-language")), (404, Some(language)));
+            let body: serde_json::Value = serde_json::from_str(response.body()).unwrap();
+            assert_eq!(body["requestId"], "gw-1");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A request, as API Gateway hands it over (payload format 2.0), reduced to what is read.
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use kernel::time::UnixMillis;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{Language, Problem, Text};
+use crate::auth::{self, Principal, Role, Verifier};
+use crate::event::{BodyError, Pairs, body_bytes};
+
+/// The longest explanation of a body's mistake that is passed on, in characters. A parser may quote what it found.
+const MAX_EXPLANATION_CHARS: usize = 200;
+
+/// A request whose route the gateway has matched. An `events/…json` file parses into it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    route_key: String,
+    #[serde(default)]
+    headers: Pairs,
+    #[serde(default)]
+    query_string_parameters: Pairs,
+    #[serde(default)]
+    path_parameters: Pairs,
+    request_context: RequestContext,
+    body: Option<String>,
+    #[serde(default)]
+    is_base64_encoded: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RequestContext {
+    request_id: String,
+    #[serde(default)]
+    http: Http,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Http {
+    source_ip: String,
+}
+
+impl Request {
+    /// The gateway's id of this request. Not `X-Request-ID`, by which a client names an intent of its own.
+    pub fn id(&self) -> &str {
+        &self.request_context.request_id
+    }
+
+    /// Method and path pattern of the matched route: `GET /api/order/{orderNo}`.
+    pub fn route(&self) -> &str {
+        &self.route_key
+    }
+
+    /// The address that the gateway saw. Never what `X-Forwarded-For` claims.
+    pub fn source_ip(&self) -> &str {
+        &self.request_context.http.source_ip
+    }
+
+    /// A header, by its name in any case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get_any_case(name)
+    }
+
+    /// The language to answer in.
+    pub fn language(&self) -> Language {
+        Language::negotiate(self.header("accept-language").unwrap_or_default())
+    }
+
+    /// A parameter of the route's path.
+    pub fn path<T: FromStr<Err: Display>>(&self, name: &str) -> Result<T, Problem> {
+        parse(name, self.path_parameters.get(name).unwrap_or_default())
+    }
+
+    /// A query parameter; `None` when it is absent. Given more than once, it is malformed. Others are ignored.
+    pub fn query<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, Problem> {
+        self.query_string_parameters.get(name).map(|value| parse(name, value)).transpose()
+    }
+
+    /// A header with a meaning of its own; `None` when it is absent.
+    pub fn parsed_header<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, Problem> {
+        self.header(name).map(|value| parse(name, value)).transpose()
+    }
+
+    /// The body. `T` refuses unknown members (`deny_unknown_fields`). The content type is not asked for: there is only JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        let body = body_bytes(self.body.as_deref(), self.is_base64_encoded).map_err(|error| match error {
+            BodyError::TooLarge => Problem::payload_too_large(),
+            BodyError::NotBase64 => not_json(),
+        })?;
+        serde_json::from_slice(&body).map_err(|error| if error.is_data() { wrong_shape(&error) } else { not_json() })
+    }
+
+    /// The caller, who must have `role`: 401 without a valid token, 403 with another role.
+    pub fn authenticate(&self, verifier: &Verifier, now: UnixMillis, role: Role) -> Result<Principal, Problem> {
+        let principal = auth::bearer(self.header("authorization"))
+            .and_then(|token| verifier.verify(token, now))
+            .map_err(|reason| {
+                tracing::info!(gatewayRequestId = self.id(), %reason, "token refused");
+                Problem::unauthenticated()
+            })?;
+        if principal.role == role { Ok(principal) } else { Err(Problem::forbidden()) }
+    }
+}
+
+impl fmt::Debug for Request {
+    // Headers and body may hold tokens.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("id", &self.id()).field("route", &self.route()).finish_non_exhaustive()
+    }
+}
+
+fn parse<T: FromStr<Err: Display>>(name: &str, value: &str) -> Result<T, Problem> {
+    value.parse().map_err(|error| {
+        Problem::validation(Text::of(format!("{name} is malformed: {error}"), format!("{name} 格式不正确：{error}")))
+    })
+}
+
+fn not_json() -> Problem {
+    Problem::validation(Text::new("The body is not JSON.", "请求内容不是有效的 JSON。"))
+}
+
+fn wrong_shape(error: &serde_json::Error) -> Problem {
+    let explanation: String = error.to_string().chars().take(MAX_EXPLANATION_CHARS).collect();
+    Problem::validation(Text::of(
+        format!("The body does not fit: {explanation}"),
+        format!("请求内容不符合要求：{explanation}"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use data_encoding::BASE64;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::auth::AuthConfig;
+    use crate::event::MAX_BODY_BYTES;
+    use crate::secrets::Secret;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "camelCase", deny_unknown_fields)]
+    struct Purchase {
+        sku_id: String,
+        #[serde(default)]
+        qty: u32,
+    }
+
+    fn request(members: Value) -> Request {
+        let mut event = json!({
+            "version": "2.0", "routeKey": "POST /buy/{id}", "rawPath": "/buy/x", "rawQueryString": "",
+            "requestContext": {"requestId": "gw-1", "http": {"method": "POST", "path": "/buy/x", "sourceIp": "192.0.2.7"}},
+            "isBase64Encoded": false,
+        });
+        event.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        serde_json::from_value(event).unwrap()
+    }
+
+    fn purchase(body: &str) -> Result<Purchase, Problem> {
+        let plain = request(json!({"body": body})).json();
+        let encoded =
+            request(json!({"body": BASE64.encode(body.as_bytes()), "isBase64Encoded": true})).json::<Purchase>();
+        match (&plain, &encoded) {
+            (Ok(plain), Ok(encoded)) => assert_eq!(plain, encoded),
+            (Err(plain), Err(encoded)) => assert_eq!(plain.code(), encoded.code()),
+            (plain, encoded) => panic!("the form of the body matters: {plain:?}, {encoded:?}"),
+        }
+        plain
+    }
+
+    fn detail(problem: &Problem, language: Language) -> String {
+        let body: Value = serde_json::from_str(problem.render(language, "").body()).unwrap();
+        body["detail"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_body_is_read_strictly() {
+        assert_eq!(purchase(r#"{"skuId":"s1","qty":2}"#).unwrap(), Purchase { sku_id: "s1".into(), qty: 2 });
+        let cases = [
+            ("", "The body is not JSON."),
+            ("{", "The body is not JSON."),
+            ("qty=1", "The body is not JSON."),
+            (r#"{"skuId":"s1"} x"#, "The body is not JSON."),
+            (r#"{"skuId":"s1","price":1}"#, "unknown field `price`"),
+            (r#"{"qty":1}"#, "missing field `skuId`"),
+            (r#"{"skuId":"s1","skuId":"s2"}"#, "duplicate field `skuId`"),
+            (r#"{"skuId":"s1","qty":-5}"#, "invalid value: integer `-5`"),
+            (r#"{"skuId":"s1","qty":1.5}"#, "invalid type: floating point `1.5`"),
+            (r#"{"skuId":"s1","qty":"1"}"#, "invalid type: string"),
+            (r#"{"skuId":"s1","qty":null}"#, "invalid type: null"),
+            (r#"["s1"#, "The body is not JSON."),
+            ("null", "invalid type: null"),
+        ];
+        for (body, expected) in cases {
+            let problem = purchase(body).unwrap_err();
+            assert_eq!((problem.status(), problem.code()), (400, "VALIDATION"), "{body}");
+            let text = detail(&problem, Language::En);
+            assert!(text.contains(expected), "{body}: {text}");
+            assert_ne!(text, detail(&problem, Language::Zh));
+        }
+        let absent = request(json!({})).json::<Purchase>().unwrap_err();
+        assert_eq!(absent.code(), "VALIDATION");
+        let lying = request(json!({"body": "{}", "isBase64Encoded": true})).json::<Purchase>().unwrap_err();
+        assert_eq!(lying.code(), "VALIDATION");
+    }
+
+    #[test]
+    fn a_body_is_bounded_and_so_is_what_is_said_about_it() {
+        let padded = |size: usize| format!("{:size$}", r#"{"skuId":"s1"}"#);
+        assert!(purchase(&padded(MAX_BODY_BYTES)).is_ok());
+        let problem = purchase(&padded(MAX_BODY_BYTES + 1)).unwrap_err();
+        assert_eq!((problem.status(), problem.code()), (413, "PAYLOAD_TOO_LARGE"));
+
+        let long = format!(r#"{{"skuId":"s1","{}":1}}"#, "字".repeat(4_000));
+        let text = detail(&purchase(&long).unwrap_err(), Language::En);
+        assert!(text.chars().count() < MAX_EXPLANATION_CHARS + 50, "{text}");
+    }
+
+    #[test]
+    fn parameters_are_parsed_and_named_when_malformed() {
+        let request = request(json!({
+            "pathParameters": {"id": "42"},
+            "queryStringParameters": {"limit": "20", "page": "x", "size": "1,2"},
+            "headers": {"x-count": "3", "X-Mixed-Case": "4", "x-bad": "?"},
+        }));
+        assert_eq!(request.path::<u32>("id").unwrap(), 42);
+        assert_eq!(request.query::<u32>("limit").unwrap(), Some(20));
+        assert_eq!(request.query::<u32>("absent").unwrap(), None);
+        assert_eq!(request.parsed_header::<u32>("X-Count").unwrap(), Some(3));
+        assert_eq!(request.parsed_header::<u32>("x-mixed-case").unwrap(), Some(4));
+        assert_eq!(request.parsed_header::<u32>("x-absent").unwrap(), None);
+
+        let malformed = [
+            ("page", request.query::<u32>("page").unwrap_err()),
+            ("size", request.query::<u32>("size").unwrap_err()),
+            ("x-bad", request.parsed_header::<u32>("x-bad").unwrap_err()),
+            ("absent", request.path::<u32>("absent").unwrap_err()),
+        ];
+        for (name, problem) in malformed {
+            assert_eq!(problem.code(), "VALIDATION");
+            assert!(detail(&problem, Language::En).starts_with(&format!("{name} is malformed")), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_gateways_word_counts_and_nothing_is_shown_whole() {
+        let request = request(json!({
+            "headers": {"authorization": "Bearer canary", "x-forwarded-for": "203.0.113.9", "x-request-id": "mine"},
+            "queryStringParameters": null, "pathParameters": null, "body": "canary",
+        }));
+        assert_eq!((request.id(), request.source_ip(), request.route()), ("gw-1", "192.0.2.7", "POST /buy/{id}"));
+        assert!(!format!("{request:?}").contains("canary"));
+    }
+
+    #[test]
+    fn callers_are_told_apart_by_token_and_role() {
+        let config = AuthConfig {
+            secret_arn: String::new(),
+            issuer: "iss".into(),
+            audience: "shop".into(),
+            admin_audience: "shop-admin".into(),
+        };
+        let secret = "a shared secret of more than thirty-two bytes";
+        let keys = Secret::new(json!({"kid": "k", "alg": "HS256", "key": secret}).to_string());
+        let verifier = Verifier::new(&config, &keys).unwrap();
+        let now = UnixMillis::new(1_780_000_000_000);
+        let header = jsonwebtoken::Header { kid: Some("k".into()), ..jsonwebtoken::Header::default() };
+        let claims = json!({"iss": "iss", "aud": "shop", "sub": "u1", "role": "user", "exp": now.secs() + 60});
+        let key = jsonwebtoken::EncodingKey::from_secret(secret.as_bytes()).unwrap();
+        let token = jsonwebtoken::encode(&header, &claims, &key).unwrap();
+
+        let call = |authorization: Option<String>, role: Role| {
+            request(json!({"headers": authorization.map(|value| json!({"authorization": value}))}))
+                .authenticate(&verifier, now, role)
+                .map(|principal| principal.id.to_string())
+                .map_err(|problem| problem.code())
+        };
+        assert_eq!(call(Some(format!("Bearer {token}")), Role::User), Ok("u1".into()));
+        assert_eq!(call(Some(format!("Bearer {token}")), Role::Admin), Err("FORBIDDEN"));
+        assert_eq!(call(Some(format!("Bearer {token}x")), Role::User), Err("UNAUTHENTICATED"));
+        assert_eq!(call(Some(token), Role::User), Err("UNAUTHENTICATED"));
+        assert_eq!(call(None, Role::User), Err("UNAUTHENTICATED"));
+    }
+}
