@@ -11,12 +11,12 @@ use reqwest::Method;
 use reqwest::header::{ACCEPT_LANGUAGE, AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, RETRY_AFTER};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::documents::{
-    Accepted, ActivityAction, ActivityPut, AuditReport, BuyRequest, Order, OrderPage, OrderState, Problem, ProductPut,
-    PurchaseResult, ResultStatus, ServerTime, SkuPut, Stats,
+    Accepted, Activity, ActivityAction, ActivityList, ActivityPut, AdminActivity, AdminProduct, AdminSku, AuditReport,
+    BuyRequest, Order, OrderPage, OrderState, Problem, ProductPut, PurchaseResult, ResultStatus, ServerTime, SkuPut,
+    Stats,
 };
 use crate::{Backoff, ClientError, Stack, Token};
 
@@ -236,24 +236,28 @@ impl Api {
     }
 
     /// `GET /api/seckill/activities`.
-    pub async fn activities(&self) -> Result<Answer<Value>, ClientError> {
+    pub async fn activities(&self) -> Result<Answer<ActivityList>, ClientError> {
         self.get("/api/seckill/activities").await
     }
 
     /// `GET /api/seckill/activities/{activityId}`.
-    pub async fn activity(&self, activity_id: &str) -> Result<Answer<Value>, ClientError> {
+    pub async fn activity(&self, activity_id: &str) -> Result<Answer<Activity>, ClientError> {
         self.get(&format!("/api/seckill/activities/{activity_id}")).await
     }
 
     // ---- running a sale
 
     /// `PUT /api/admin/skus/{skuId}`.
-    pub async fn put_sku(&self, sku_id: &str, sku: &SkuPut) -> Result<Answer<Value>, ClientError> {
+    pub async fn put_sku(&self, sku_id: &str, sku: &SkuPut) -> Result<Answer<AdminSku>, ClientError> {
         self.call(Method::PUT, &format!("/api/admin/skus/{sku_id}"), &[], Some(sku)).await
     }
 
     /// `PUT /api/admin/activities/{activityId}`.
-    pub async fn put_activity(&self, activity_id: &str, activity: &ActivityPut) -> Result<Answer<Value>, ClientError> {
+    pub async fn put_activity(
+        &self,
+        activity_id: &str,
+        activity: &ActivityPut,
+    ) -> Result<Answer<AdminActivity>, ClientError> {
         self.call(Method::PUT, &format!("/api/admin/activities/{activity_id}"), &[], Some(activity)).await
     }
 
@@ -263,7 +267,7 @@ impl Api {
         activity_id: &str,
         sku_id: &str,
         product: &ProductPut,
-    ) -> Result<Answer<Value>, ClientError> {
+    ) -> Result<Answer<AdminProduct>, ClientError> {
         let path = format!("/api/admin/activities/{activity_id}/products/{sku_id}");
         self.call(Method::PUT, &path, &[], Some(product)).await
     }
@@ -273,7 +277,7 @@ impl Api {
         &self,
         activity_id: &str,
         action: ActivityAction,
-    ) -> Result<Answer<Value>, ClientError> {
+    ) -> Result<Answer<AdminActivity>, ClientError> {
         let path = format!("/api/admin/activities/{activity_id}/{}", action.as_str());
         self.call(Method::POST, &path, &[], None::<&()>).await
     }

@@ -3,11 +3,11 @@
 //! Money is an integer in minor units with an ISO 4217 currency. Instants are RFC 3339 in UTC, except in
 //! [`ServerTime`]. What is received refuses unknown members, so that an answer and this page cannot drift apart.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 /// `POST /api/seckill/buy`.
 #[derive(Debug, Clone, Serialize)]
@@ -45,7 +45,7 @@ pub enum ResultStatus {
 }
 
 /// Where an order stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum OrderStatus {
     PreCreated,
@@ -98,6 +98,10 @@ pub struct Order {
 pub struct OrderState {
     pub order_no: String,
     pub status: OrderStatus,
+    #[serde(default)]
+    pub reason: Option<String>,
+    #[serde(default)]
+    pub pay_deadline: Option<Timestamp>,
 }
 
 /// `GET /api/orders?limit=&cursor=`: own orders, newest first.
@@ -115,6 +119,65 @@ pub struct OrderPage {
 #[serde(deny_unknown_fields)]
 pub struct ServerTime {
     pub now: i64,
+}
+
+/// Where an activity stands. Shoppers are shown `SCHEDULED`, `OPEN`, `PAUSED` and `CLOSED` only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ActivityState {
+    /// Nothing is put up yet.
+    Draft,
+    Scheduled,
+    /// Ready; it opens by the clock.
+    Preheated,
+    Open,
+    Paused,
+    Closed,
+    Settled,
+}
+
+/// `GET /api/seckill/activities`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActivityList {
+    pub items: Vec<ActivitySummary>,
+}
+
+/// One item of the list.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ActivitySummary {
+    pub activity_id: String,
+    pub name: String,
+    pub state: ActivityState,
+    pub starts_at: Timestamp,
+    pub ends_at: Timestamp,
+}
+
+/// `GET /api/seckill/activities/{activityId}`. What is left is not said: only the gate knows, when asked to sell.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Activity {
+    pub activity_id: String,
+    pub name: String,
+    pub state: ActivityState,
+    pub starts_at: Timestamp,
+    pub ends_at: Timestamp,
+    pub pay_window_secs: u32,
+    pub products: Vec<Product>,
+}
+
+/// What a shopper sees of a product.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Product {
+    pub sku_id: String,
+    pub title: String,
+    pub price: i64,
+    pub currency: String,
+    pub limit_per_user: u32,
+    #[serde(default)]
+    pub image: Option<String>,
 }
 
 /// Body of `PUT /api/admin/skus/{skuId}`.
@@ -147,6 +210,50 @@ pub struct ProductPut {
     pub limit_per_user: u32,
 }
 
+/// Answers `PUT /api/admin/skus/{skuId}`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AdminSku {
+    pub sku_id: String,
+    pub title: String,
+    pub stock: i64,
+    /// Units that no offer has.
+    pub free: i64,
+}
+
+/// Answers `PUT /api/admin/activities/{activityId}` and the actions.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AdminActivity {
+    pub activity_id: String,
+    pub name: String,
+    pub state: ActivityState,
+    pub starts_at: Timestamp,
+    pub ends_at: Timestamp,
+    pub pay_window_secs: u32,
+    pub user_interval_ms: u32,
+    pub device_ip_interval_ms: u32,
+    pub challenge: bool,
+    pub products: Vec<AdminProduct>,
+}
+
+/// Answers `PUT /api/admin/activities/{activityId}/products/{skuId}`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AdminProduct {
+    pub sku_id: String,
+    pub title: String,
+    pub price: i64,
+    pub currency: String,
+    /// Absent when unlimited.
+    #[serde(default)]
+    pub total: Option<i64>,
+    pub limit_per_user: u32,
+    pub unlimited: bool,
+    #[serde(default)]
+    pub image: Option<String>,
+}
+
 /// `POST /api/admin/activities/{activityId}/{action}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActivityAction {
@@ -172,31 +279,57 @@ impl ActivityAction {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Stats {
     pub activity_id: String,
-    pub state: String,
+    pub state: ActivityState,
     pub products: Vec<ProductStats>,
 }
 
-/// Units of one offer: `total = available + held + sold` at the gate; `committed` is what order rows hold.
+/// Units of one offer. `committed` is what order rows hold; `total = available + held + sold` at the gate, which says
+/// nothing while it is being made.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProductStats {
     pub sku_id: String,
-    pub total: i64,
-    pub available: i64,
-    pub held: i64,
-    pub sold: i64,
+    /// Absent when unlimited.
+    #[serde(default)]
+    pub total: Option<i64>,
     pub committed: i64,
+    #[serde(default)]
+    pub available: Option<i64>,
+    #[serde(default)]
+    pub held: Option<i64>,
+    #[serde(default)]
+    pub sold: Option<i64>,
 }
 
 /// `GET /api/admin/activities/{activityId}/audit`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AuditReport {
+    pub activity_id: String,
     pub verdict: Verdict,
     pub violations: Vec<Violation>,
-    /// What was counted on the way; the names are the audit's own.
-    pub counts: Map<String, Value>,
+    pub counts: AuditCounts,
     pub checked_at: Timestamp,
+}
+
+/// What the audit counted on its way. The verdict comes from the violations alone.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AuditCounts {
+    pub offers: usize,
+    pub orders: BTreeMap<OrderStatus, usize>,
+    pub total: i64,
+    pub committed: i64,
+    pub available: i64,
+    pub held: i64,
+    pub sold: i64,
+    /// Holds not yet settled with their row.
+    pub pending: usize,
+    /// Messages in the orders queue and in its dead-letter queue.
+    pub queued: u64,
+    pub dead_letters: u64,
+    /// Offers whose sums moved under the audit's eyes, so that it did not judge them.
+    pub moving: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

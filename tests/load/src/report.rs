@@ -15,7 +15,7 @@ use crate::latency::Percentiles;
 use crate::plan::{Offer, Plan};
 use crate::promises::Check;
 use crate::settings::Settings;
-use crate::stage::Sale;
+use crate::stage::{PRICE, SPARE, Sale, title};
 use crate::storm::Crowd;
 
 /// Breaches and order numbers shown on the terminal for one check; the file has them all.
@@ -61,10 +61,11 @@ struct OfferCount {
     sku_id: String,
     limit_per_user: u32,
     total: i64,
-    available: i64,
-    held: i64,
-    sold: i64,
     committed: i64,
+    /// What the gate says; `None` when it says nothing.
+    available: Option<i64>,
+    held: Option<i64>,
+    sold: Option<i64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -77,7 +78,7 @@ struct Counts {
     /// Winners who dropped the socket before their result.
     left: usize,
     orders: usize,
-    by_status: BTreeMap<String, usize>,
+    by_status: BTreeMap<OrderStatus, usize>,
     pushed: usize,
     replayed: usize,
     polled: usize,
@@ -102,7 +103,8 @@ impl Report {
         all.merge(&crowd.ledger);
         all.merge(&ledger);
         let checks = all.checks();
-        let right = audit.verdict == Verdict::Pass && checks.iter().all(|check| check.passed);
+        let right =
+            audit.verdict == Verdict::Pass && audit.counts.moving == 0 && checks.iter().all(|check| check.passed);
 
         let mut answers = BTreeMap::new();
         for call in crowd.stories.iter().flat_map(|story| &story.calls) {
@@ -117,7 +119,8 @@ impl Report {
                     .into_iter()
                     .find(|offer| plan.sku_id(*offer) == product.sku_id)
                     .map_or(0, Offer::limit),
-                total: product.total,
+                // Both offers are limited.
+                total: product.total.unwrap_or(0),
                 available: product.available,
                 held: product.held,
                 sold: product.sold,
@@ -133,7 +136,7 @@ impl Report {
             TimeToResult { push: by(Heard::Pushed), replay: by(Heard::Replayed), poll: by(Heard::Polled) };
         let mut by_status = BTreeMap::new();
         for end in orders.iter().filter_map(|order| order.end) {
-            *by_status.entry(status_name(end.order_status).to_owned()).or_default() += 1;
+            *by_status.entry(end.order_status).or_default() += 1;
         }
         Self {
             verdict: if right { Verdict::Pass } else { Verdict::Fail },
@@ -211,10 +214,11 @@ impl Report {
             format!("{}, {} dropped the socket before the result", counts.winners, counts.left),
         ));
         let statuses: Vec<String> =
-            counts.by_status.iter().map(|(status, count)| format!("{count} {status}")).collect();
+            counts.by_status.iter().map(|(status, count)| format!("{count} {}", status_name(*status))).collect();
         rows.push(("Orders".to_owned(), format!("{}: {}", counts.orders, statuses.join(", "))));
         rows.extend(self.offers.iter().map(|offer| {
-            let units = format!("committed {} of {}, {} left", offer.committed, offer.total, offer.available);
+            let left = offer.available.map_or("?".to_owned(), |units| units.to_string());
+            let units = format!("committed {} of {}, {left} left at the gate", offer.committed, offer.total);
             (format!("Offer {} (limit {})", offer.sku_id, offer.limit_per_user), units)
         }));
         let Hardware { cores, cpu, memory_gib, os } = &self.hardware;
@@ -246,6 +250,9 @@ impl Report {
             lines.push(format!("  {} {}", violation.invariant, violation.detail));
             lines.extend(violation.order_nos.iter().take(SHOWN).map(|order_no| format!("       {order_no}")));
         }
+        if audit.counts.moving > 0 {
+            lines.push(format!("  {} offers still moved and were not judged", audit.counts.moving));
+        }
         lines.push(format!("Verdict: {} (committed {} of {})\n", word(self.verdict), self.committed, self.total));
         lines.join("\n")
     }
@@ -254,18 +261,27 @@ impl Report {
     fn what_next(&self, stack: &Stack) -> String {
         let (url, activity, redis) = (&stack.http_url, &self.activity_id, &stack.redis_url);
         let sku = format!("{activity}-{}", Offer::Single.name());
+        let (title, limit) = (title(Offer::Single), Offer::Single.limit());
+        let more = u64::from(self.parameters.stock_per_offer) + SPARE;
         format!(
             r#"The stack is still up. Try:
+
   # what is on sale
   curl -s {url}/api/seckill/activities/{activity}
-  # buy one (sold out; give it another SKU or a new activity and it is a 202)
-  curl -s -X POST {url}/api/seckill/buy -H "Authorization: Bearer $(make -s token USER=demo)" \
-    -H 'Content-Type: application/json' -H 'X-Request-ID: my-first-wish' -d '{{"activityId":"{activity}","skuId":"{sku}"}}'
-  # the orders of a user
+
+  # put {SPARE} more units on sale, and buy one; then ask what became of it
+  curl -s -X PUT {url}/api/admin/activities/{activity}/products/{sku} \
+    -H "Authorization: Bearer $(make -s token USER=root ROLE=admin)" -H 'Content-Type: application/json' \
+    -d '{{"title":"{title}","price":{PRICE},"currency":"CNY","total":{more},"limitPerUser":{limit}}}'
+  curl -s -X POST {url}/api/seckill/buy \
+    -H "Authorization: Bearer $(make -s token USER=demo)" -H 'Content-Type: application/json' \
+    -H 'X-Request-ID: my-first-wish' -d '{{"activityId":"{activity}","skuId":"{sku}"}}'
   curl -s {url}/api/orders -H "Authorization: Bearer $(make -s token USER=demo)"
-  # the audit; then put a unit too many into Redis and ask again: it fails and names I2
-  curl -s "{url}/api/admin/activities/{activity}/audit?boundSecs=0" -H "Authorization: Bearer $(make -s token ROLE=admin)"
-  redis-cli -u {redis} HINCRBY "seckill:book:{{{activity}:{sku}}}" avail 1
+
+  # ask the audit; then put a unit too many into Redis and ask again: FAIL, naming I2
+  curl -s '{url}/api/admin/activities/{activity}/audit?boundSecs=0' \
+    -H "Authorization: Bearer $(make -s token USER=root ROLE=admin)"
+  redis-cli -u {redis} HINCRBY 'seckill:book:{{{activity}:{sku}}}' avail 1
 "#
         )
     }

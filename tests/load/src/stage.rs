@@ -20,8 +20,10 @@ const PAY_WINDOW_SECS: u32 = 900;
 /// Short, so that a buyer with two wishes meets the limit and still gets through within the demo.
 const USER_INTERVAL_MS: u32 = 1_000;
 const DEVICE_IP_INTERVAL_MS: u32 = 1_000;
+/// Units of the SKU that no offer gets: to put more on sale afterwards.
+pub(crate) const SPARE: u64 = 10;
 /// Minor units (分).
-const PRICE: i64 = 9_900;
+pub(crate) const PRICE: i64 = 9_900;
 /// The clock is asked this often; the fastest answer is the most exact one.
 const CLOCK_SAMPLES: usize = 5;
 
@@ -81,7 +83,7 @@ pub(crate) async fn set(
     let activity_id = plan.activity_id.clone();
     for offer in Offer::ALL {
         let sku_id = plan.sku_id(offer);
-        let sku = SkuPut { title: title(offer), stock: settings.stock.into() };
+        let sku = SkuPut { title: title(offer), stock: u64::from(settings.stock) + SPARE };
         let what = format!("putting SKU {sku_id}");
         accept(&what, admin.put_sku(&sku_id, &sku).await.map_err(DemoError::step(&what))?)?;
     }
@@ -142,7 +144,7 @@ async fn press_too_early(
     Ok(ledger)
 }
 
-fn title(offer: Offer) -> String {
+pub(crate) fn title(offer: Offer) -> String {
     match offer {
         Offer::Single => "Hotcake, one per person".to_owned(),
         Offer::Multi => "Hotcake, up to three".to_owned(),
