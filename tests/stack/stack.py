@@ -323,7 +323,7 @@ def sam_deploy(state: dict) -> dict[str, str]:
         "AuthIssuer": JWT["iss"],
         "AuthAudience": JWT["aud"],
         "AuthAdminAudience": JWT["adminAud"],
-        "Architecture": "arm64" if os.uname().machine in ("arm64", "aarch64") else "x86_64",
+        "LocalArchitecture": "arm64" if os.uname().machine in ("arm64", "aarch64") else "x86_64",
     }
     overrides = ["--parameter-overrides", *(f"{name}={value}" for name, value in parameters.items())]
     build = STATE / "build"

@@ -295,6 +295,7 @@ fn only_plumbing_differs_between_aws_and_the_local_stack() {
         "AWS::Serverless::Function Properties Environment Variables CACHE_SECRET_ARN",
         "AWS::Serverless::Function Properties Environment Variables WS_ENDPOINT",
         "Globals Function Environment Variables AWS_ENDPOINT_URL",
+        "Globals Function Architectures",
         "Outputs HttpUrl Value",
         "Outputs CacheEndpoint",
     ];
