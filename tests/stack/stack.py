@@ -26,6 +26,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -220,7 +221,7 @@ def end(state: dict) -> None:
         processes.stop(process)
     for name in ("stack.json", "outputs.json", "env.json", "redis.conf"):
         (STATE / name).unlink(missing_ok=True)
-    for name in ("tmp", "build"):
+    for name in ("tmp", "sam"):
         shutil.rmtree(STATE / name, ignore_errors=True)
 
 
@@ -275,8 +276,6 @@ def aws_endpoint(state: dict) -> str:
 
 
 def redis_answers(port: int) -> bool:
-    import socket
-
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
             connection.sendall(b"PING\r\n")
@@ -326,7 +325,7 @@ def sam_deploy(state: dict) -> dict[str, str]:
         "LocalArchitecture": "arm64" if os.uname().machine in ("arm64", "aarch64") else "x86_64",
     }
     overrides = ["--parameter-overrides", *(f"{name}={value}" for name, value in parameters.items())]
-    build = STATE / "build"
+    build = STATE / "sam" / "build"
     sam("build", "--build-dir", str(build), *overrides, state=state)
     sam("deploy", "--template-file", str(build / "template.yaml"), *overrides, state=state)
     stack = client(state, "cloudformation").describe_stacks(StackName=STACK_NAME)["Stacks"][0]
@@ -554,3 +553,5 @@ if __name__ == "__main__":
     except Problem as problem:
         print(f"error: {problem}", file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
