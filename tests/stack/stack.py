@@ -91,7 +91,7 @@ def need(tool: str, package: str | None, hint: str) -> None:
         return
     if package and os.geteuid() == 0 and shutil.which("apt-get"):
         say(f"installing {package}")
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         # a packaged redis-server starts itself as a service where there is one to start it: this policy says no
         policy = Path("/usr/sbin/policy-rc.d")
         own_policy = not policy.exists()
