@@ -1,1 +1,209 @@
+//! What the shop's people do: put goods up for sale, pause and end sales, and check that every promise was kept.
 
+mod documents;
+
+use kernel::ids::{ActivityId, SkuId, UserId};
+use kernel::time::Clock;
+use platform::auth::{AuthConfig, Role, Verifier};
+use platform::boot::{self, Boot};
+use platform::config::{Env, FromEnv, Noted};
+use platform::http::{Problem, Request, Response, Text};
+use platform::redis::{RedisConfig, RedisConnection};
+use sale::audit::{BOUND_SECS, MAX_BOUND_SECS};
+use sale::gate::Gate;
+use sale::lifecycle::{self, Command, Edit, EditRefusal};
+use sale::offer::{MAX_PRODUCTS, OfferId};
+use sale::queue::Queue;
+use sale::store::offers::ActivityRow;
+use sale::store::{Offers, Orders, StoreError};
+use sale::{SaleError, Stores};
+
+use crate::documents::{ActivityBody, ActivityDocument, ProductBody, ProductDocument, SkuBody, SkuDocument, StatsDocument};
+
+/// How long an admin waits before trying an edit again that met others, or a gate that was being made.
+const CONTENDED_RETRY_MS: u64 = 1_000;
+
+pub struct Config {
+    orders_table: String,
+    offers_table: String,
+    order_queue_url: String,
+    order_dlq_url: String,
+    redis: RedisConfig,
+    auth: AuthConfig,
+}
+
+impl FromEnv for Config {
+    fn from_env(env: &mut Env) -> Result<Self, Noted> {
+        let orders_table = env.required("ORDERS_TABLE");
+        let offers_table = env.required("OFFERS_TABLE");
+        let order_queue_url = env.required("ORDER_QUEUE_URL");
+        let order_dlq_url = env.required("ORDER_DLQ_URL");
+        let redis = RedisConfig::from_env(env);
+        let auth = AuthConfig::from_env(env);
+        Ok(Self {
+            orders_table: orders_table?,
+            offers_table: offers_table?,
+            order_queue_url: order_queue_url?,
+            order_dlq_url: order_dlq_url?,
+            redis: redis?,
+            auth: auth?,
+        })
+    }
+}
+
+pub struct State {
+    stores: Stores<RedisConnection>,
+    verifier: Verifier,
+}
+
+impl State {
+    pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
+        let config = &boot.config;
+        let db = aws_sdk_dynamodb::Client::new(&boot.aws);
+        let sqs = aws_sdk_sqs::Client::new(&boot.aws);
+        let (redis, verifier) = tokio::try_join!(boot.redis(&config.redis), boot.verifier(&config.auth))?;
+        Ok(Self {
+            stores: Stores {
+                gate: Gate::new(redis),
+                orders: Orders::new(db.clone(), config.orders_table.clone()),
+                offers: Offers::new(db, config.offers_table.clone()),
+                queue: Queue::new(sqs.clone(), config.order_queue_url.clone()),
+                dead_letters: Queue::new(sqs, config.order_dlq_url.clone()),
+                clock: Clock::System,
+            },
+            verifier,
+        })
+    }
+}
+
+pub async fn handle(state: &State, request: Request) -> Result<Response, Problem> {
+    let admin = request.authenticate(&state.verifier, state.stores.clock.now(), Role::Admin)?.id;
+    match request.route() {
+        "PUT /api/admin/skus/{skuId}" => put_sku(state, &request, &admin).await,
+        "PUT /api/admin/activities/{activityId}" => put_activity(state, &request, &admin).await,
+        "PUT /api/admin/activities/{activityId}/products/{skuId}" => put_product(state, &request, &admin).await,
+        "POST /api/admin/activities/{activityId}/{action}" => act(state, &request, &admin).await,
+        "GET /api/admin/activities/{activityId}/stats" => stats(state, &request).await,
+        "GET /api/admin/activities/{activityId}/audit" => audit(state, &request).await,
+        _ => Err(Problem::not_found()),
+    }
+}
+
+async fn put_sku(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
+    let sku_id: SkuId = request.path("skuId")?;
+    let spec = request.json::<SkuBody>()?.spec();
+    spec.check().map_err(documents::invalid)?;
+    let row = done(lifecycle::put_sku(&state.stores, admin, &sku_id, &spec).await)?;
+    Response::json(200, &SkuDocument::from(row))
+}
+
+async fn put_activity(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
+    let activity_id: ActivityId = request.path("activityId")?;
+    let spec = request.json::<ActivityBody>()?.spec()?;
+    spec.check().map_err(documents::invalid)?;
+    let row = done(lifecycle::put_activity(&state.stores, admin, &activity_id, &spec).await)?;
+    activity(state, row).await
+}
+
+async fn put_product(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
+    let id = OfferId { activity_id: request.path("activityId")?, sku_id: request.path("skuId")? };
+    let spec = request.json::<ProductBody>()?.spec()?;
+    spec.check().map_err(documents::invalid)?;
+    let row = done(lifecycle::put_offer(&state.stores, admin, &id, &spec).await)?;
+    Response::json(200, &ProductDocument::from(row))
+}
+
+async fn act(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
+    let activity_id: ActivityId = request.path("activityId")?;
+    let action: String = request.path("action")?;
+    let row = match action.as_str() {
+        "preheat" => done(lifecycle::preheat(&state.stores, &activity_id).await)?,
+        "pause" => done(lifecycle::command(&state.stores, admin, &activity_id, Command::Pause).await)?,
+        "resume" => done(lifecycle::command(&state.stores, admin, &activity_id, Command::Resume).await)?,
+        "end" => done(lifecycle::command(&state.stores, admin, &activity_id, Command::End).await)?,
+        _ => return Err(Problem::not_found()),
+    };
+    activity(state, row).await
+}
+
+/// The activity with its state, read after what was just done to it.
+async fn activity(state: &State, row: ActivityRow) -> Result<Response, Problem> {
+    let offers = state.stores.offers.offers_of(&row.activity_id).await.map_err(|error| failed(&error.into()))?;
+    Response::json(200, &ActivityDocument::of(row, offers, state.stores.clock.now()))
+}
+
+async fn stats(state: &State, request: &Request) -> Result<Response, Problem> {
+    let activity_id: ActivityId = request.path("activityId")?;
+    let offers = &state.stores.offers;
+    let Some(row) = offers.activity(&activity_id).await.map_err(|error| failed(&error.into()))? else {
+        return Err(Problem::not_found());
+    };
+    let mut products = Vec::new();
+    for offer in offers.offers_of(&activity_id).await.map_err(|error| failed(&error.into()))? {
+        let counters = state.stores.gate.counters(&offer.id()).await.map_err(|error| failed(&error.into()))?;
+        products.push((offer, counters));
+    }
+    Response::json(200, &StatsDocument::of(&row, products, state.stores.clock.now()))
+}
+
+async fn audit(state: &State, request: &Request) -> Result<Response, Problem> {
+    let activity_id: ActivityId = request.path("activityId")?;
+    let bound_secs = request.query::<u32>("boundSecs")?.unwrap_or(BOUND_SECS);
+    if bound_secs > MAX_BOUND_SECS {
+        return Err(Problem::validation(Text::of(
+            format!("boundSecs is 0 to {MAX_BOUND_SECS}."),
+            format!("boundSecs 的取值范围为 0 到 {MAX_BOUND_SECS}。"),
+        )));
+    }
+    match sale::audit::audit(&state.stores, &activity_id, bound_secs).await.map_err(|error| failed(&error))? {
+        Some(report) => Response::json(200, &report),
+        None => Err(Problem::not_found()),
+    }
+}
+
+/// What was changed, or why nothing was.
+fn done<T>(result: Result<Edit<T>, SaleError>) -> Result<T, Problem> {
+    let refusal = match result.map_err(|error| failed(&error))? {
+        Edit::Done(row) => return Ok(row),
+        Edit::Refused(refusal) => refusal,
+    };
+    Err(match refusal {
+        EditRefusal::NotFound => Problem::not_found(),
+        EditRefusal::Ended => Problem::new(409, "ENDED", Text::new("The sale is over; nothing was changed.", "活动已结束，未作任何更改。")),
+        EditRefusal::TooFew { available } => Problem::new(
+            409,
+            "INSUFFICIENT_STOCK",
+            Text::of(
+                format!("Only {available} units are free; nothing was changed."),
+                format!("可用库存仅 {available} 件，未作任何更改。"),
+            ),
+        )
+        .with("remaining", available),
+        EditRefusal::TooManyProducts => Problem::validation(Text::of(
+            format!("An activity has at most {MAX_PRODUCTS} products."),
+            format!("一个活动最多包含 {MAX_PRODUCTS} 个商品。"),
+        )),
+        EditRefusal::UnlimitedIsFixed => Problem::validation(Text::new(
+            "Whether a product is unlimited is fixed when it is put up.",
+            "商品是否不限量在上架时确定，不能更改。",
+        )),
+        EditRefusal::GateNotReady => {
+            Problem::new(503, "NOT_READY", Text::new("The gate is being made; try again.", "库存闸门正在准备，请稍后再试。"))
+                .retry_after_ms(CONTENDED_RETRY_MS)
+        }
+        EditRefusal::Contended => Problem::new(
+            503,
+            "UNAVAILABLE",
+            Text::new("Others are changing the same thing; try again.", "其他人正在修改同一内容，请稍后再试。"),
+        )
+        .retry_after_ms(CONTENDED_RETRY_MS),
+    })
+}
+
+fn failed(error: &SaleError) -> Problem {
+    match error {
+        SaleError::Gate(gate) if gate.is_unavailable() => Problem::unavailable(error),
+        SaleError::Store(StoreError::Unavailable { .. }) | SaleError::Queue(_) => Problem::unavailable(error),
+        SaleError::Gate(_) | SaleError::Store(StoreError::Corrupt(_)) => Problem::internal(error),
+    }
+}

@@ -1,1 +1,151 @@
+//! `POST /api/seckill/buy`: the hot path. A refused buyer costs one round trip to the gate; only winners touch a table and
+//! the queue.
 
+mod refusal;
+
+use aws_lc_rs::hmac;
+use kernel::ids::{ActivityId, DeviceId, Quantity, RequestId, SkuId};
+use kernel::time::Clock;
+use platform::auth::{AuthConfig, Role, Verifier};
+use platform::boot::{self, Boot};
+use platform::config::{Env, FromEnv, Noted};
+use platform::http::{Problem, Request, Response};
+use platform::redis::{RedisConfig, RedisConnection};
+use sale::buy::{Bought, BuyError, Purchase, Shop};
+use sale::gate::Gate;
+use sale::offer::OfferId;
+use sale::order::{BuyResult, OrderStatus};
+use sale::queue::Queue;
+use sale::store::{Orders, StoreError};
+use sale::wording;
+use serde::{Deserialize, Serialize};
+
+/// What the environment must say.
+pub struct Config {
+    orders_table: String,
+    order_queue_url: String,
+    order_no_secret_arn: String,
+    redis: RedisConfig,
+    auth: AuthConfig,
+}
+
+impl FromEnv for Config {
+    fn from_env(env: &mut Env) -> Result<Self, Noted> {
+        let orders_table = env.required("ORDERS_TABLE");
+        let order_queue_url = env.required("ORDER_QUEUE_URL");
+        let order_no_secret_arn = env.required("ORDER_NO_SECRET_ARN");
+        let redis = RedisConfig::from_env(env);
+        let auth = AuthConfig::from_env(env);
+        Ok(Self {
+            orders_table: orders_table?,
+            order_queue_url: order_queue_url?,
+            order_no_secret_arn: order_no_secret_arn?,
+            redis: redis?,
+            auth: auth?,
+        })
+    }
+}
+
+/// What lives as long as the environment does.
+pub struct State {
+    shop: Shop<RedisConnection>,
+    verifier: Verifier,
+}
+
+impl State {
+    pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
+        let config = &boot.config;
+        let (redis, verifier, secret) = tokio::try_join!(
+            boot.redis(&config.redis),
+            boot.verifier(&config.auth),
+            boot.secret(&config.order_no_secret_arn)
+        )?;
+        Ok(Self {
+            shop: Shop {
+                gate: Gate::new(redis),
+                orders: Orders::new(aws_sdk_dynamodb::Client::new(&boot.aws), config.orders_table.clone()),
+                queue: Queue::new(aws_sdk_sqs::Client::new(&boot.aws), config.order_queue_url.clone()),
+                order_no_key: hmac::Key::new(hmac::HMAC_SHA256, secret.expose().as_bytes()),
+                clock: Clock::System,
+            },
+            verifier,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Body {
+    activity_id: ActivityId,
+    sku_id: SkuId,
+    #[serde(default = "one")]
+    qty: Quantity,
+}
+
+const fn one() -> Quantity {
+    Quantity::ONE
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Accepted<'a> {
+    order_no: &'a str,
+    status: BuyResult,
+    message: &'a str,
+}
+
+pub async fn handle(state: &State, request: Request) -> Result<Response, Problem> {
+    match request.route() {
+        "POST /api/seckill/buy" => buy(state, &request).await,
+        _ => Err(Problem::not_found()),
+    }
+}
+
+async fn buy(state: &State, request: &Request) -> Result<Response, Problem> {
+    let principal = request.authenticate(&state.verifier, state.shop.clock.now(), Role::User)?;
+    let request_id = match request.parsed_header("X-Request-ID")? {
+        Some(id) => id,
+        None => RequestId::random().map_err(|error| Problem::internal(&error))?,
+    };
+    let device: Option<DeviceId> = request.parsed_header("X-Device-Id")?;
+    let body: Body = request.json()?;
+    let purchase = Purchase {
+        user_id: principal.id,
+        offer: OfferId { activity_id: body.activity_id, sku_id: body.sku_id },
+        quantity: body.qty,
+        request_id: request_id.clone(),
+        device_address: format!("{}|{}", device.as_ref().map_or("", DeviceId::as_str), request.source_ip()),
+    };
+
+    let answer = match sale::buy::buy(&state.shop, purchase).await.map_err(failed)? {
+        Bought::Accepted { order_no, result, replayed } => {
+            // What the buyer may read in full under the order number; here, how it stands.
+            let status = match result {
+                BuyResult::Pending => OrderStatus::PreCreated,
+                BuyResult::Success => OrderStatus::Unpaid,
+                BuyResult::Fail => OrderStatus::Failed,
+            };
+            let message = wording::about(status, None);
+            let accepted =
+                Accepted { order_no: order_no.as_str(), status: result, message: message.in_language(request.language()) };
+            let response = Response::json(202, &accepted)?;
+            Ok(if replayed { response.header("Idempotency-Replayed", "true") } else { response })
+        }
+        Bought::Refused(refusal) => Err(refusal::problem(refusal)),
+        Bought::RequestExpired => Err(refusal::request_expired()),
+    };
+    let name = "X-Request-ID";
+    match answer {
+        Ok(response) => Ok(response.header(name, request_id.as_str())),
+        Err(problem) => Err(problem.header(name, request_id.as_str())),
+    }
+}
+
+/// A dependency is down, or something is wrong with us. Either way the same request id may be tried again.
+fn failed(error: BuyError) -> Problem {
+    match &error {
+        BuyError::Gate(gate) if gate.is_unavailable() => Problem::unavailable(&error),
+        BuyError::Store(StoreError::Unavailable { .. }) => Problem::unavailable(&error),
+        BuyError::Gate(_) | BuyError::Store(StoreError::Corrupt(_)) | BuyError::OrderNo(_) => Problem::internal(&error),
+    }
+}

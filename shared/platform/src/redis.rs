@@ -179,9 +179,11 @@ impl ConnectionLike for RedisConnection {
 
 /// A connection to one server, replaced when that server turns out to be the wrong one.
 #[derive(Clone)]
-pub struct SingleConnection {
+pub struct SingleConnection(Arc<Shared>);
+
+struct Shared {
     client: Client,
-    line: Arc<Mutex<Line>>,
+    line: Mutex<Line>,
 }
 
 /// The connection in use, and how many came before it.
@@ -193,12 +195,12 @@ struct Line {
 
 impl SingleConnection {
     fn lazy(client: Client) -> RedisResult<Self> {
-        let line = Line { generation: 0, manager: lazy_manager(&client)? };
-        Ok(Self { client, line: Arc::new(Mutex::new(line)) })
+        let line = Mutex::new(Line { generation: 0, manager: lazy_manager(&client)? });
+        Ok(Self(Arc::new(Shared { client, line })))
     }
 
     fn line(&self) -> Line {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.line.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn command(&self, cmd: &Cmd) -> RedisResult<Value> {
@@ -230,10 +232,10 @@ impl SingleConnection {
     }
 
     fn replace(&self, stale: &Line) -> bool {
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = self.0.line.lock().unwrap_or_else(PoisonError::into_inner);
         // Of many commands that meet the wrong server at once, the first replaces it.
         if line.generation == stale.generation {
-            match lazy_manager(&self.client) {
+            match lazy_manager(&self.0.client) {
                 Ok(manager) => *line = Line { generation: stale.generation + 1, manager },
                 Err(_) => return false,
             }

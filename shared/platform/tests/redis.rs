@@ -1,6 +1,6 @@
 //! [`RedisConnection`] against real servers: started, stopped, restarted, paused, demoted and moved away from.
 
-#![allow(clippy::unwrap_used, reason = "a test that fails may say so by panicking")]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test that fails may say so by panicking")]
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -4,11 +4,46 @@
 //! moment; the rows (DynamoDB, [`store`]) are the truth. One rule joins them: each order row moves by conditional writes
 //! only, and the gate follows the row, keyed by the order number.
 //!
-//! Reading order: [`offer`] and [`order`] (the nouns), [`admission`] (what the gate answers), [`gate`], [`store`], then the
-//! use cases in the order an order meets them: [`buy`], [`commit`], [`sweep`]; [`lifecycle`] (publish, preheat, pause, end),
-//! [`rebuild`] (a gate made from rows) and [`audit`] (the oracle of every test).
+//! Reading order: [`offer`] and [`order`] (the nouns), [`admission`] (what the gate answers), [`gate`], [`store`] and
+//! [`queue`]; then the use cases in the order an order meets them: [`buy`], [`commit`], [`follow`] (the gate follows the
+//! rows), [`sweep`]; then what surrounds them: [`lifecycle`] (publish, pause, end), [`rebuild`] (a gate made from rows) and
+//! [`audit`] (the oracle of every test). [`wording`] is what buyers read.
 
 pub mod admission;
+pub mod audit;
+pub mod buy;
+pub mod commit;
+pub mod follow;
 pub mod gate;
+pub mod lifecycle;
 pub mod offer;
 pub mod order;
+pub mod queue;
+pub mod rebuild;
+pub mod store;
+pub mod sweep;
+pub mod wording;
+
+use kernel::time::Clock;
+
+/// All that the use cases behind the counter work on: the gate, the rows, and the queue between them.
+#[derive(Debug, Clone)]
+pub struct Stores<C> {
+    pub gate: gate::Gate<C>,
+    pub orders: store::Orders,
+    pub offers: store::Offers,
+    pub queue: queue::Queue,
+    pub dead_letters: queue::Queue,
+    pub clock: Clock,
+}
+
+/// One of the stores failed. What was to be done is repeatable: do it again.
+#[derive(Debug, thiserror::Error)]
+pub enum SaleError {
+    #[error("the gate failed")]
+    Gate(#[from] gate::GateError),
+    #[error("the tables failed")]
+    Store(#[from] store::StoreError),
+    #[error("the queue failed")]
+    Queue(#[from] queue::QueueError),
+}

@@ -1,19 +1,14 @@
 //! An order: its number, its row, and the only ways it may go.
 
-use aws_lc_rs::{digest, hmac};
-use data_encoding::{BASE32_NOPAD, HEXLOWER};
-use kernel::ids::{ActivityId, OrderNo, Quantity, RequestId, SkuId, UserId};
-use kernel::money::{Cents, Currency, Price};
-use kernel::time::UnixMillis;
+use aws_lc_rs::hmac;
+use data_encoding::BASE32_NOPAD;
+use kernel::ids::{OrderNo, RequestId, UserId};
 use serde::{Deserialize, Serialize};
 
-use crate::admission::Fingerprint;
-use crate::offer::{OfferId, Terms};
+use crate::offer::OfferId;
 
 /// Digits of an order number after `SK`: 130 bits, so that none can be guessed.
 const ORDER_NO_DIGITS: usize = 26;
-/// Bytes of the SHA-256 that a fingerprint keeps.
-const FINGERPRINT_BYTES: usize = 8;
 
 /// Where an order stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -92,6 +87,17 @@ pub enum BuyResult {
     Fail,
 }
 
+impl BuyResult {
+    /// As documents and frames write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Success => "success",
+            Self::Fail => "fail",
+        }
+    }
+}
+
 /// Why an order ended without goods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -115,14 +121,46 @@ pub fn order_no(secret: &hmac::Key, user_id: &UserId, offer: &OfferId, request_i
     format!("SK{}", &digits[..ORDER_NO_DIGITS]).parse()
 }
 
-impl Fingerprint {
-    /// Of what was asked for.
-    pub fn of(quantity: Quantity) -> Self {
-        let sum = digest::digest(&digest::SHA256, format!("qty={quantity}").as_bytes());
-        Self(HEXLOWER.encode(&sum.as_ref()[..FINGERPRINT_BYTES]))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(activity: &str, sku: &str) -> OfferId {
+        OfferId { activity_id: activity.parse().unwrap(), sku_id: sku.parse().unwrap() }
     }
 
-    pub fn as_str(&self) -> &str {
-        &self.0
+    #[test]
+    fn orders_go_forward_and_the_dead_stay_dead() {
+        use OrderStatus::{Cancelled, Failed, Paid, PreCreated, Unpaid};
+        let legal = [(PreCreated, Unpaid), (PreCreated, Failed), (Unpaid, Paid), (Unpaid, Cancelled)];
+        for from in OrderStatus::ALL {
+            for to in OrderStatus::ALL {
+                assert_eq!(from.successors().contains(&to), legal.contains(&(from, to)), "{from:?} to {to:?}");
+            }
+            assert_eq!(from.is_live(), from.result() != BuyResult::Fail);
+            assert!(!from.is_committed() || from.is_live());
+            assert_eq!(serde_json::to_string(&from).unwrap(), format!("\"{}\"", from.as_str()));
+        }
+    }
+
+    #[test]
+    fn an_order_number_follows_from_the_request_and_from_nothing_less() {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, b"secret");
+        let number = |key: &hmac::Key, user: &str, activity: &str, sku: &str, request: &str| {
+            order_no(key, &user.parse().unwrap(), &offer(activity, sku), &request.parse().unwrap()).unwrap()
+        };
+        let first = number(&key, "u1", "a1", "s1", "k1");
+        assert_eq!(first, number(&key, "u1", "a1", "s1", "k1"), "a retry");
+        assert_eq!(first.as_str().len(), 28);
+        let other_key = hmac::Key::new(hmac::HMAC_SHA256, b"other");
+        for other in [
+            number(&key, "u2", "a1", "s1", "k1"),
+            number(&key, "u1", "a2", "s1", "k1"),
+            number(&key, "u1", "a1", "s2", "k1"),
+            number(&key, "u1", "a1", "s1", "k2"),
+            number(&other_key, "u1", "a1", "s1", "k1"),
+        ] {
+            assert_ne!(first, other);
+        }
     }
 }

@@ -18,14 +18,13 @@
 //! for people, in the language they asked for. What went wrong inside goes to the log and never to the client. CORS headers are
 //! the gateway's, which adds them to every answer.
 
-mod language;
 mod problem;
 mod request;
 mod response;
 
 use lambda_runtime::{LambdaEvent, service_fn};
 
-pub use language::{Language, Text};
+pub use kernel::text::{Language, Text};
 pub use problem::Problem;
 pub use request::Request;
 pub use response::Response;

@@ -19,6 +19,7 @@ pub struct Problem {
     code: &'static str,
     detail: Text,
     members: Map<String, Value>,
+    headers: Vec<(&'static str, String)>,
     cause: Option<String>,
 }
 
@@ -26,7 +27,7 @@ impl Problem {
     /// A problem with a code of the contract, in capitals with underscores. 429 and 503 say when to come back: after a second,
     /// unless [`Problem::retry_after_ms`] says otherwise.
     pub fn new(status: u16, code: &'static str, detail: Text) -> Self {
-        let problem = Self { status, code, detail, members: Map::new(), cause: None };
+        let problem = Self { status, code, detail, members: Map::new(), headers: Vec::new(), cause: None };
         match status {
             429 | 503 => problem.retry_after_ms(DEFAULT_RETRY_AFTER_MS),
             _ => problem,
@@ -37,6 +38,13 @@ impl Problem {
     #[must_use]
     pub fn with(mut self, member: &'static str, value: impl Into<Value>) -> Self {
         self.members.insert(member.to_owned(), value.into());
+        self
+    }
+
+    /// Adds a header of the problem's own.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
         self
     }
 
@@ -127,6 +135,8 @@ impl Problem {
             .header("content-language", language.tag())
             .header("vary", "accept-language")
             .header("cache-control", "no-store");
+        let response =
+            self.headers.iter().fold(response, |response, (name, value)| response.header(name, value.as_str()));
         match self.status {
             401 => response.header("www-authenticate", "Bearer"),
             429 | 503 => response.header("retry-after", self.retry_after_secs().to_string()),

@@ -135,7 +135,9 @@ pub enum Synced {
 pub enum Lowered {
     Done,
     /// Nothing was taken out.
-    Insufficient { available: i64 },
+    Insufficient {
+        available: i64,
+    },
     NotReady,
 }
 
@@ -259,7 +261,12 @@ where
         self.follow(&script::SELL, offer, order_nos).await
     }
 
-    async fn follow(&self, script: &Script, offer: &OfferId, order_nos: &[OrderNo]) -> Result<Vec<Followed>, GateError> {
+    async fn follow(
+        &self,
+        script: &Script,
+        offer: &OfferId,
+        order_nos: &[OrderNo],
+    ) -> Result<Vec<Followed>, GateError> {
         let keys = Keys::of(offer);
         let mut followed = Vec::with_capacity(order_nos.len());
         for some in order_nos.chunks(MAX_ORDERS_PER_CALL) {
@@ -381,7 +388,10 @@ where
         command.arg(Keys::of(offer).pending).arg("-inf").arg(not_after.secs()).arg("WITHSCORES");
         command.arg("LIMIT").arg(0).arg(limit);
         let members: Vec<(String, f64)> = command.query_async(&mut self.connection.clone()).await?;
-        members.into_iter().map(|(order_no, second)| Ok((layout::read_order_no(&order_no)?, at_second(second)))).collect()
+        members
+            .into_iter()
+            .map(|(order_no, second)| Ok((layout::read_order_no(&order_no)?, at_second(second))))
+            .collect()
     }
 
     /// The holds of some orders, in the order of `order_nos`.

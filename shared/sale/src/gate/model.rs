@@ -123,13 +123,16 @@ impl Model {
             let lost = holds.next().filter(|_| !book.holds.contains_key(order_no));
             if let Some(hold) = lost {
                 book.available -= hold.quantity.units();
-                book.holds.insert(order_no.clone(), Hold {
-                    state: HoldState::Held,
-                    held_at: whole_second(hold.held_at),
-                    fingerprint: hold.fingerprint.clone(),
-                    quantity: hold.quantity,
-                    user_id: hold.user_id.clone(),
-                });
+                book.holds.insert(
+                    order_no.clone(),
+                    Hold {
+                        state: HoldState::Held,
+                        held_at: whole_second(hold.held_at),
+                        fingerprint: hold.fingerprint.clone(),
+                        quantity: hold.quantity,
+                        user_id: hold.user_id.clone(),
+                    },
+                );
             }
             followed(lost.is_some())
         })
@@ -210,13 +213,16 @@ impl Model {
             if hold.pending {
                 self.book.pending.insert(hold.order_no.clone(), held_at);
             }
-            self.book.holds.insert(hold.order_no.clone(), Hold {
-                state: hold.state,
-                held_at,
-                fingerprint: hold.fingerprint.clone(),
-                quantity: hold.quantity,
-                user_id: hold.user_id.clone(),
-            });
+            self.book.holds.insert(
+                hold.order_no.clone(),
+                Hold {
+                    state: hold.state,
+                    held_at,
+                    fingerprint: hold.fingerprint.clone(),
+                    quantity: hold.quantity,
+                    user_id: hold.user_id.clone(),
+                },
+            );
         }
         Loading::Going
     }
@@ -260,7 +266,8 @@ impl Model {
 
     /// As [`super::Gate::pending`].
     pub fn pending(&self, not_after: UnixMillis, limit: usize) -> Vec<(OrderNo, UnixMillis)> {
-        let mut pending: Vec<_> = self.book.pending.clone().into_iter().filter(|(_, at)| at.secs() <= not_after.secs()).collect();
+        let mut pending: Vec<_> =
+            self.book.pending.clone().into_iter().filter(|(_, at)| at.secs() <= not_after.secs()).collect();
         pending.sort_by(|(one, at), (other, then)| (at, one).cmp(&(then, other)));
         pending.truncate(limit);
         pending
@@ -275,7 +282,8 @@ impl Model {
     pub fn snapshot(&self) -> Option<Snapshot> {
         let counters = self.counters()?;
         let users = self.book.holds.values().map(|hold| &hold.user_id);
-        let units = users.map(|user_id| (user_id.clone(), self.book.units_of(user_id))).filter(|(_, units)| *units != 0);
+        let units =
+            users.map(|user_id| (user_id.clone(), self.book.units_of(user_id))).filter(|(_, units)| *units != 0);
         Some(Snapshot {
             counters,
             holds: self.book.holds.clone(),

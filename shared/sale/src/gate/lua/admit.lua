@@ -3,13 +3,13 @@
 --
 -- KEYS     1 book   2 pending
 -- ARGV     1 order number   2 u:<user>   3 fingerprint|quantity|user|seats   4 d:<device>|<address>
--- Returns  the terms (a JSON object): admitted · REPLAYED <H, S or R> <terms> · NOT_READY · REQUEST_ID_REUSED · PAUSED · ENDED <ms> ·
---          ALREADY_BOUGHT · LIMIT_EXCEEDED <remaining> · STOCK_EMPTY · INSUFFICIENT_STOCK <remaining> · NOT_STARTED <ms> ·
---          RATE_LIMITED <ms to wait>
+-- Returns  the terms (a JSON object): admitted · REPLAYED <H, S or R> <terms> · NOT_READY · REQUEST_ID_REUSED · PAUSED
+--          · ENDED <ms> · ALREADY_BOUGHT · LIMIT_EXCEEDED <remaining> · STOCK_EMPTY · INSUFFICIENT_STOCK <remaining> ·
+--          NOT_STARTED <ms> · RATE_LIMITED <ms to wait>
 -- Why atomic: between judging and taking nobody else may take the same unit, or the same user's last allowed one.
 --
--- The first line has the server turn a stale replica, a failing disk and a full memory away before anything is read: a sale is never
--- called sold out by a server that could not have sold.
+-- The first line has the server turn a stale replica, a failing disk and a full memory away before anything is read: a
+-- sale is never called sold out by a server that could not have sold.
 local call, match = redis.call, string.match
 local book, order, user_field, request = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 
@@ -23,9 +23,9 @@ if hold then
   if string.sub(hold, 12) ~= request then return 'REQUEST_ID_REUSED' end
   return 'REPLAYED ' .. string.sub(hold, 1, 1) .. ' ' .. call('HGET', book, 'terms')
 end
--- An open gate begins with a digit: start and end (13 digits each), limit, interval of a user, interval of a device. Any other is the
--- answer itself.
-if string.byte(gate) > 57 then return gate end
+-- An open gate is made of digits: start and end (13 each), limit, interval of a user, interval of a device. A word is
+-- the answer itself.
+if gate >= 'A' then return gate end
 
 local quantity = match(request, '%d+', 18)
 local had = user and match(user, '%d+') or 0
@@ -53,10 +53,10 @@ local starts, ends = string.sub(gate, 1, 13), string.sub(gate, 15, 27)
 if now < starts + 0 then return 'NOT_STARTED ' .. starts end
 if now >= ends + 0 then return 'ENDED ' .. ends end
 
-local units, device_field, terms = had + quantity, nil, nil
+local units, device_field, terms = user and had + quantity or quantity, nil, nil
 if string.sub(gate, -4) ~= ' 0 0' then
-  -- How long a mark still holds a buyer back. One that lies ahead was left before the clock stepped back: it counts as just left,
-  -- unless the step was longer than the interval, or it would hold the buyer back for all of the step.
+  -- How long a mark still holds a buyer back. One that lies ahead was left before the clock stepped back: it counts as
+  -- just left, unless the step was longer than the interval, or it would hold the buyer back for all of the step.
   local function wait(mark, interval)
     local rest = math.ceil(mark + interval - now)
     if rest <= 0 or rest > 2 * interval then return nil end

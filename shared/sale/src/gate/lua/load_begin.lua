@@ -1,5 +1,6 @@
 #!lua
--- Begins to make the gate anew, from rows. Until it is finished the gate answers NOT_READY, and no other script changes it.
+-- Begins to make the gate anew, from rows. Until it is finished the gate answers NOT_READY, and no other script changes
+-- it.
 --
 -- KEYS     1 book   2 pending
 -- ARGV     1 epoch   2 a member that keeps pending from being packed

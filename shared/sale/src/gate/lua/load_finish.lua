@@ -6,13 +6,14 @@
 -- Returns  GOING (also when this load is finished already) · STALE (another load is going, or came after)
 -- Why atomic: nobody may meet an open gate without its stock.
 local call = redis.call
-local book, epoch, total = KEYS[1], ARGV[1], ARGV[3]
+local book, epoch, version, total, gate, terms = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local read = call('HMGET', book, 'loading', 'epoch', 'held', 'sold')
 if read[1] ~= epoch then
   if not read[1] and read[2] == epoch then return 'GOING' end
   return 'STALE'
 end
 local available = string.format('%d', total - read[3] - read[4])
-call('HSET', book, 'epoch', epoch, 'version', ARGV[2], 'total', total, 'avail', available, 'gate', ARGV[4], 'terms', ARGV[5])
+call('HSET', book, 'epoch', epoch, 'version', version, 'total', total, 'avail', available)
+call('HSET', book, 'gate', gate, 'terms', terms)
 call('HDEL', book, 'loading', 'held')
 return 'GOING'

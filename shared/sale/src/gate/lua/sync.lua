@@ -3,8 +3,8 @@
 --
 -- KEYS     1 book
 -- ARGV     1 epoch   2 version   3 total   4 gate (see admit)   5 terms
--- Returns  APPLIED · UNCHANGED (it was equal) · STALE (the gate knows a later version) · EPOCH_DIFFERS · NOT_READY (missing or being
---          loaded)
+-- Returns  APPLIED · UNCHANGED (it was equal) · STALE (the gate knows a later version) · EPOCH_DIFFERS · NOT_READY
+--          (missing or being loaded)
 -- Why atomic: a sale between reading the stock and writing it would be lost.
 local book, epoch, version, total, gate, terms = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local read = redis.call('HMGET', book, 'gate', 'epoch', 'version', 'total', 'terms', 'avail')

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
--- Puts lost holds of live orders back, whatever stock and limit say: the rows have a right to their units, and the stock may go below
--- zero until the excess has ended FAILED. A hold that is there, in whatever state, stays as it is.
+-- Puts lost holds of live orders back, whatever stock and limit say: the rows have a right to their units, and the
+-- stock may go below zero until the excess has ended FAILED. A hold that is there, in whatever state, stays as it is.
 --
 -- KEYS     1 book   2 pending
--- ARGV     three for each hold: order number, u:<user>, seconds fingerprint|quantity|user|seats (as a hold, without its state)
--- Returns  one word for each, blanks between: CHANGED · UNCHANGED · or for all NOT_READY (missing or being loaded: nothing is done, since the load
---          reads the rows)
+-- ARGV     three for each hold: order number, u:<user>, seconds fingerprint|quantity|user|seats (as a hold, without its
+--          state)
+-- Returns  one word for each, blanks between: CHANGED · UNCHANGED · or for all NOT_READY (missing or being loaded:
+--          nothing is done, since the load reads the rows)
 -- Why atomic: hold, stock and the user's units change together or not at all.
 local call, match = redis.call, string.match
 local book = KEYS[1]

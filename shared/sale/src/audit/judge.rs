@@ -1,0 +1,249 @@
+//! Judges what a look saw. Pure: the same look gives the same violations.
+
+use std::collections::{BTreeMap, HashMap};
+
+use kernel::ids::{OrderNo, UserId};
+use kernel::time::UnixMillis;
+
+use super::{Invariant, Look, Seen, Violation};
+use crate::admission::HoldState;
+use crate::gate::{Hold, Snapshot};
+use crate::offer::SaleState;
+use crate::order::OrderStatus;
+use crate::store::orders::OrderRow;
+
+/// Orders that a violation names; more would not help anybody.
+pub(super) const MAX_NAMED: usize = 20;
+
+/// What is wrong with what was seen.
+pub(crate) fn judge(look: &Look, bound_secs: u32) -> Vec<Violation> {
+    let mut judge = Judge { at: look.at, bound_secs: i64::from(bound_secs), found: Vec::new() };
+    for seen in &look.offers {
+        judge.offer(seen);
+    }
+    judge.queues(look);
+    judge.found
+}
+
+/// Whether the sums of this offer stood still while they were looked at.
+pub(crate) fn is_still(seen: &Seen) -> bool {
+    seen.still && seen.gate.as_ref().is_none_or(|gate| gate.settled)
+}
+
+struct Judge {
+    at: UnixMillis,
+    bound_secs: i64,
+    found: Vec<Violation>,
+}
+
+impl Judge {
+    fn report(&mut self, invariant: Invariant, detail: String, mut order_nos: Vec<OrderNo>) {
+        order_nos.sort();
+        order_nos.truncate(MAX_NAMED);
+        self.found.push(Violation { invariant, detail, order_nos });
+    }
+
+    /// Whether something that last moved at `moved_at` has had its time to come right.
+    fn is_old(&self, moved_at: UnixMillis) -> bool {
+        self.at.secs() - moved_at.secs() >= self.bound_secs
+    }
+
+    fn offer(&mut self, seen: &Seen) {
+        let rows: HashMap<&OrderNo, &OrderRow> = seen.rows.iter().map(|row| (&row.order_no, row)).collect();
+        self.count(seen, &rows);
+        self.claims(seen);
+        self.paths(seen);
+        self.undecided(seen);
+        self.requests(seen);
+        match &seen.gate {
+            Some(gate) if gate.counters.loading.is_some() => {} // Being made: nothing of it is valid yet.
+            Some(gate) => self.gate(seen, gate, &rows),
+            None if seen.offer.epoch > 0 && seen.offer.state != SaleState::Settled => {
+                self.report(Invariant::I2, format!("{}: the gate is missing", name(seen)), Vec::new());
+            }
+            None => {}
+        }
+    }
+
+    /// I1.
+    fn count(&mut self, seen: &Seen, rows: &HashMap<&OrderNo, &OrderRow>) {
+        if !seen.still {
+            return;
+        }
+        let sum: i64 = seen.rows.iter().filter(|row| row.status.is_committed()).map(|row| row.qty.units()).sum();
+        let committed = seen.offer.committed();
+        if committed != sum {
+            // Whose order might be missing: holds that have none.
+            let suspects = seen.gate.iter().flat_map(|gate| gate.holds.keys()).filter(|order_no| !rows.contains_key(order_no));
+            let suspects = suspects.cloned().collect();
+            let detail = format!("{}: {committed} units are committed, its orders have {sum}", name(seen));
+            self.report(Invariant::I1, detail, suspects);
+        }
+        if sum > seen.offer.total || committed > seen.offer.total {
+            let orders = seen.rows.iter().filter(|row| row.status.is_committed()).map(|row| row.order_no.clone()).collect();
+            let detail = format!("{}: oversold, {sum} of {} units (count {committed})", name(seen), seen.offer.total);
+            self.report(Invariant::I1, detail, orders);
+        }
+    }
+
+    /// I3.
+    fn claims(&mut self, seen: &Seen) {
+        if !seen.still {
+            return;
+        }
+        let mut by_user: BTreeMap<&UserId, Vec<&OrderRow>> = seen.claims.keys().map(|user| (user, Vec::new())).collect();
+        for row in seen.rows.iter().filter(|row| row.status.is_committed()) {
+            by_user.entry(&row.user_id).or_default().push(row);
+        }
+        for (user, orders) in by_user {
+            let units: i64 = orders.iter().map(|row| row.qty.units()).sum();
+            let claim = seen.claims.get(user).copied().unwrap_or(0);
+            // A limit that was lowered since does not make earlier orders wrong.
+            let limit = orders.iter().map(|row| row.terms.limit_per_user).max().unwrap_or(0);
+            let names = || orders.iter().map(|row| row.order_no.clone()).collect();
+            if claim != units {
+                self.report(Invariant::I3, format!("{}: {user} claims {claim} units, the orders have {units}", name(seen)), names());
+            }
+            if units > i64::from(limit) {
+                self.report(Invariant::I3, format!("{}: {user} has {units} units, the limit is {limit}", name(seen)), names());
+            }
+        }
+    }
+
+    /// I4.
+    fn paths(&mut self, seen: &Seen) {
+        for row in &seen.rows {
+            let legal = row.trail.first().is_some_and(|first| first.may_begin())
+                && row.trail.windows(2).all(|step| matches!(step, [from, to] if from.successors().contains(to)))
+                && row.trail.last() == Some(&row.status);
+            if !legal {
+                let path: Vec<&str> = row.trail.iter().map(|status| status.as_str()).collect();
+                let detail = format!("{}: {} came by {}", name(seen), row.status.as_str(), path.join(" > "));
+                self.report(Invariant::I4, detail, vec![row.order_no.clone()]);
+            }
+            if row.amount != row.terms.price.times(row.qty) {
+                let detail = format!("{}: the amount {} is not the price times {}", name(seen), row.amount.get(), row.qty);
+                self.report(Invariant::I4, detail, vec![row.order_no.clone()]);
+            }
+        }
+    }
+
+    /// I5, the rows' half.
+    fn undecided(&mut self, seen: &Seen) {
+        let waiting = seen.rows.iter().filter(|row| row.status == OrderStatus::PreCreated && self.is_old(row.created_at));
+        let waiting: Vec<OrderNo> = waiting.map(|row| row.order_no.clone()).collect();
+        if !waiting.is_empty() {
+            let detail = format!("{}: {} orders are still PRE_CREATED after {} s", name(seen), waiting.len(), self.bound_secs);
+            self.report(Invariant::I5, detail, waiting);
+        }
+    }
+
+    /// I8.
+    fn requests(&mut self, seen: &Seen) {
+        let mut by_request: BTreeMap<(&UserId, &str), Vec<OrderNo>> = BTreeMap::new();
+        for row in &seen.rows {
+            if let Some(request_id) = &row.request_id {
+                by_request.entry((&row.user_id, request_id.as_str())).or_default().push(row.order_no.clone());
+            }
+        }
+        for ((user, _), orders) in by_request.into_iter().filter(|(_, orders)| orders.len() > 1) {
+            self.report(Invariant::I8, format!("{}: one request of {user} made {} orders", name(seen), orders.len()), orders);
+        }
+    }
+
+    /// I2, and the holds' half of I5.
+    fn gate(&mut self, seen: &Seen, gate: &Snapshot, rows: &HashMap<&OrderNo, &OrderRow>) {
+        if gate.settled {
+            self.sums(seen, gate);
+        }
+        for (order_no, hold) in &gate.holds {
+            match rows.get(order_no) {
+                Some(row) => self.hold(seen, hold, row),
+                None if self.is_old(hold.held_at) => {
+                    self.report(Invariant::I5, format!("{}: a hold has no order", name(seen)), vec![order_no.clone()]);
+                }
+                None => {}
+            }
+        }
+        for row in seen.rows.iter().filter(|row| row.status.is_live() && !gate.holds.contains_key(&row.order_no)) {
+            if self.is_old(row.updated_at) {
+                let detail = format!("{}: the {} order has no hold", name(seen), row.status.as_str());
+                self.report(Invariant::I2, detail, vec![row.order_no.clone()]);
+            }
+        }
+        let pending: Vec<OrderNo> =
+            gate.pending.iter().filter(|(_, since)| self.is_old(**since)).map(|(order_no, _)| order_no.clone()).collect();
+        if !pending.is_empty() {
+            let detail = format!("{}: {} holds are still pending after {} s", name(seen), pending.len(), self.bound_secs);
+            self.report(Invariant::I5, detail, pending);
+        }
+    }
+
+    fn sums(&mut self, seen: &Seen, gate: &Snapshot) {
+        let counters = &gate.counters;
+        let sum_of = |state: HoldState| -> i64 {
+            gate.holds.values().filter(|hold| hold.state == state).map(|hold| hold.quantity.units()).sum()
+        };
+        let (held, sold) = (sum_of(HoldState::Held), sum_of(HoldState::Sold));
+        if counters.held() != held || counters.sold != sold {
+            let detail = format!(
+                "{}: of {} units {} are available and {} sold, but holds are {held} held and {sold} sold",
+                name(seen), counters.total, counters.available, counters.sold
+            );
+            self.report(Invariant::I2, detail, Vec::new());
+        }
+        if counters.available < 0 {
+            self.report(Invariant::I2, format!("{}: {} units are available", name(seen), counters.available), Vec::new());
+        }
+        if seen.still && counters.version >= seen.offer.version && counters.total != seen.offer.total {
+            let detail = format!("{}: the gate sells {} units, the offer has {}", name(seen), counters.total, seen.offer.total);
+            self.report(Invariant::I2, detail, Vec::new());
+        }
+        let mut units: BTreeMap<&UserId, i64> = gate.units.keys().map(|user| (user, 0)).collect();
+        for hold in gate.holds.values().filter(|hold| hold.state != HoldState::Released) {
+            *units.entry(&hold.user_id).or_default() += hold.quantity.units();
+        }
+        for (user, units) in units {
+            let counted = gate.units.get(user).copied().unwrap_or(0);
+            if counted != units {
+                let holds = gate.holds.iter().filter(|(_, hold)| hold.user_id == *user).map(|(order_no, _)| order_no.clone());
+                let holds = holds.collect();
+                let detail = format!("{}: the gate counts {counted} units of {user}, the holds have {units}", name(seen));
+                self.report(Invariant::I2, detail, holds);
+            }
+        }
+    }
+
+    fn hold(&mut self, seen: &Seen, hold: &Hold, row: &OrderRow) {
+        let state_fits = match hold.state {
+            HoldState::Held => row.status.is_live() && row.status != OrderStatus::Paid,
+            HoldState::Sold => row.status == OrderStatus::Paid,
+            HoldState::Released => !row.status.is_live(),
+        };
+        // A gate that lags behind the row is in motion; one that gave back a live order's units is wrong at once.
+        let lags = hold.state == HoldState::Held;
+        if !state_fits && (!lags || self.is_old(row.updated_at)) {
+            let detail = format!("{}: the hold is {:?}, the order {}", name(seen), hold.state, row.status.as_str());
+            self.report(Invariant::I2, detail, vec![row.order_no.clone()]);
+        }
+        if hold.quantity != row.qty || hold.user_id != row.user_id || hold.fingerprint != row.fingerprint {
+            self.report(Invariant::I2, format!("{}: hold and order are not alike", name(seen)), vec![row.order_no.clone()]);
+        }
+    }
+
+    /// I9. On a live sale messages are on their way; a dead letter is never in order.
+    fn queues(&mut self, look: &Look) {
+        let dead = look.dead_letters.all();
+        if dead > 0 {
+            self.report(Invariant::I9, format!("{dead} dead letters"), Vec::new());
+        }
+        let queued = look.queue.all();
+        if self.bound_secs == 0 && queued > 0 {
+            self.report(Invariant::I9, format!("{queued} messages are queued"), Vec::new());
+        }
+    }
+}
+
+fn name(seen: &Seen) -> String {
+    format!("{}/{}", seen.offer.activity_id, seen.offer.sku_id)
+}

@@ -1,0 +1,54 @@
+//! The gate follows the rows.
+
+use kernel::ids::OrderNo;
+use redis::aio::ConnectionLike;
+
+use crate::gate::{Gate, GateError};
+use crate::offer::OfferId;
+use crate::order::OrderStatus;
+
+/// Orders of one offer, by what the gate has to do about them.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Following {
+    confirm: Vec<OrderNo>,
+    sell: Vec<OrderNo>,
+    release: Vec<OrderNo>,
+}
+
+impl Following {
+    /// Notes what the row of `order_no` says.
+    pub fn note(&mut self, order_no: OrderNo, status: OrderStatus) {
+        match status {
+            // Not decided yet: it stays pending.
+            OrderStatus::PreCreated => {}
+            OrderStatus::Unpaid => self.confirm.push(order_no),
+            OrderStatus::Paid => self.sell.push(order_no),
+            OrderStatus::Cancelled | OrderStatus::Failed => self.release.push(order_no),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.confirm.len() + self.sell.len() + self.release.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Tells the gate. What it is not told now stays pending there, and the sweep tells it.
+    pub async fn tell<C>(&self, gate: &Gate<C>, offer: &OfferId) -> Result<(), GateError>
+    where
+        C: ConnectionLike + Clone + Send + Sync,
+    {
+        if !self.confirm.is_empty() {
+            gate.confirm(offer, &self.confirm).await?;
+        }
+        if !self.sell.is_empty() {
+            gate.sell(offer, &self.sell).await?;
+        }
+        if !self.release.is_empty() {
+            gate.release(offer, &self.release).await?;
+        }
+        Ok(())
+    }
+}

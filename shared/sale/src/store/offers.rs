@@ -1,0 +1,482 @@
+//! What is sold, and the counts that guard it.
+//!
+//! | item | key | guards |
+//! | --- | --- | --- |
+//! | activity | `ACTIVITY`, id | its version: two edits at once, one wins |
+//! | offer | `OFFER#activity`, sku | `remaining ≥ q`: the last line against an oversell, right even when the gate is wrong |
+//! | claim | `CLAIM#activity#sku#user` | `units + q ≤ limit` |
+//! | SKU | `SKU`, id | `free ≥ n`: units allotted to offers never exceed the stock |
+//! | change | `CHANGE#subject`, time | nothing: the log of what admins did |
+//!
+//! A condition cannot add, so the offer keeps `total` and `remaining`, and what is committed is their difference.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
+use aws_sdk_dynamodb::types::{CancellationReason, ConditionCheck, Put, TransactWriteItem, Update};
+use kernel::backoff::full_jitter;
+use kernel::ids::{ActivityId, SkuId, UserId};
+use kernel::time::UnixMillis;
+use serde::{Deserialize, Serialize};
+
+use super::{Item, StoreError, batch_get, from_item, number, text, to_item};
+use crate::gate::GateSettings;
+use crate::offer::{OfferId, Rules, SaleState, Terms, UNLIMITED_TOTAL};
+
+const ACTIVITIES: &str = "ACTIVITY";
+const SKUS: &str = "SKU";
+/// Sort key of items that are alone under their partition key.
+const ALONE: &str = "-";
+/// `free` is a reserved word of DynamoDB.
+const FREE_NAME: (&str, &str) = ("#free", "free");
+/// How often a write that met another transaction is tried again, the first wait and the longest one: some 3 s in all.
+const WRITE_TRIES: u32 = 10;
+const WRITE_RETRY_BASE: Duration = Duration::from_millis(30);
+const WRITE_RETRY_CAP: Duration = Duration::from_millis(800);
+
+/// An activity as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActivityRow {
+    pub activity_id: ActivityId,
+    pub name: String,
+    #[serde(flatten)]
+    pub rules: Rules,
+    pub state: SaleState,
+    /// Goes up by one with every change.
+    pub version: i64,
+}
+
+/// An offer as it is stored: the source that the gate is made equal to. Carries a copy of its activity's rules, written in
+/// the transaction that changes them, so that one row says all there is to say about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferRow {
+    pub activity_id: ActivityId,
+    pub sku_id: SkuId,
+    pub title: String,
+    pub price: kernel::money::Price,
+    pub currency: kernel::money::Currency,
+    pub limit_per_user: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    pub unlimited: bool,
+    #[serde(flatten)]
+    pub rules: Rules,
+    pub state: SaleState,
+    pub total: i64,
+    /// Units of `total` that no UNPAID or PAID order has.
+    pub remaining: i64,
+    /// Goes up by one with every change of what the gate copies.
+    pub version: i64,
+    /// Which making of the gate is the valid one; 0 = never made.
+    pub epoch: i64,
+    /// The epoch of a gate that is being made, and since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebuilding: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebuilding_since: Option<UnixMillis>,
+}
+
+impl OfferRow {
+    pub fn id(&self) -> OfferId {
+        OfferId { activity_id: self.activity_id.clone(), sku_id: self.sku_id.clone() }
+    }
+
+    /// Units of UNPAID and PAID orders.
+    pub fn committed(&self) -> i64 {
+        self.total - self.remaining
+    }
+
+    pub fn terms(&self) -> Terms {
+        Terms {
+            title: self.title.clone(),
+            price: self.price,
+            currency: self.currency,
+            limit_per_user: self.limit_per_user,
+            pay_window_secs: self.rules.pay_window_secs,
+        }
+    }
+
+    /// What the gate must say when this row is all there is to know.
+    pub fn gate_settings(&self) -> GateSettings {
+        GateSettings {
+            epoch: self.epoch,
+            version: self.version,
+            total: self.total,
+            state: self.state,
+            rules: self.rules.clone(),
+            terms: self.terms(),
+        }
+    }
+
+    /// Units taken out of the SKU's stock for this offer.
+    pub fn allotted(&self) -> i64 {
+        if self.unlimited { 0 } else { self.total }
+    }
+}
+
+/// The stock of a SKU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SkuRow {
+    pub sku_id: SkuId,
+    pub title: String,
+    /// Units put up for flash sales in all.
+    pub stock: i64,
+    /// Units of them that no offer has.
+    pub free: i64,
+}
+
+/// Units that a user has of an offer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ClaimRow {
+    pub(crate) pk: String,
+    pub(crate) units: i64,
+}
+
+/// One entry of the change log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    pub by: UserId,
+    pub at: UnixMillis,
+    pub action: String,
+    /// JSON, as the row was; absent for something new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    pub after: String,
+}
+
+/// A conditional write of several rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    Done,
+    /// A condition refused; the index of the first action that did.
+    Refused(usize),
+}
+
+pub(crate) fn offer_key(offer: &OfferId) -> Item {
+    key(format!("OFFER#{}", offer.activity_id), offer.sku_id.as_str())
+}
+
+/// A partition key per user and offer: claims of one offer in one partition would be a hot one.
+pub(crate) fn claim_key(user_id: &UserId, offer: &OfferId) -> Item {
+    key(claim_pk(user_id, offer), ALONE)
+}
+
+pub(crate) fn claim_pk(user_id: &UserId, offer: &OfferId) -> String {
+    format!("CLAIM#{}#{}#{user_id}", offer.activity_id, offer.sku_id)
+}
+
+fn activity_key(activity_id: &ActivityId) -> Item {
+    key(ACTIVITIES, activity_id.as_str())
+}
+
+fn sku_key(sku_id: &SkuId) -> Item {
+    key(SKUS, sku_id.as_str())
+}
+
+fn key(pk: impl Into<String>, sk: &str) -> Item {
+    Item::from([("pk".to_owned(), text(pk)), ("sk".to_owned(), text(sk))])
+}
+
+/// A row with its key.
+fn keyed(row: &impl Serialize, key: Item) -> Result<Item, StoreError> {
+    let mut item = to_item(row)?;
+    item.extend(key);
+    Ok(item)
+}
+
+/// The offers table.
+#[derive(Debug, Clone)]
+pub struct Offers {
+    pub(crate) db: Client,
+    pub(crate) table: String,
+}
+
+impl Offers {
+    pub fn new(db: Client, table: String) -> Self {
+        Self { db, table }
+    }
+
+    async fn read<T: serde::de::DeserializeOwned>(&self, key: Item) -> Result<Option<T>, StoreError> {
+        let answer = self
+            .db
+            .get_item()
+            .table_name(&self.table)
+            .set_key(Some(key))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(StoreError::unavailable("GetItem offers"))?;
+        answer.item.map(from_item).transpose()
+    }
+
+    async fn list<T: serde::de::DeserializeOwned>(&self, pk: String) -> Result<Vec<T>, StoreError> {
+        let mut rows = Vec::new();
+        let mut start = None;
+        loop {
+            let answer = self
+                .db
+                .query()
+                .table_name(&self.table)
+                .key_condition_expression("pk = :pk")
+                .expression_attribute_values(":pk", text(pk.as_str()))
+                .consistent_read(true)
+                .set_exclusive_start_key(start)
+                .send()
+                .await
+                .map_err(StoreError::unavailable("Query offers"))?;
+            for item in answer.items.unwrap_or_default() {
+                rows.push(from_item(item)?);
+            }
+            start = answer.last_evaluated_key;
+            if start.is_none() {
+                return Ok(rows);
+            }
+        }
+    }
+
+    pub async fn activity(&self, activity_id: &ActivityId) -> Result<Option<ActivityRow>, StoreError> {
+        self.read(activity_key(activity_id)).await
+    }
+
+    /// All activities, by id.
+    pub async fn activities(&self) -> Result<Vec<ActivityRow>, StoreError> {
+        self.list(ACTIVITIES.to_owned()).await
+    }
+
+    pub async fn offer(&self, offer: &OfferId) -> Result<Option<OfferRow>, StoreError> {
+        self.read(offer_key(offer)).await
+    }
+
+    /// The offers of an activity, by SKU.
+    pub async fn offers_of(&self, activity_id: &ActivityId) -> Result<Vec<OfferRow>, StoreError> {
+        self.list(format!("OFFER#{activity_id}")).await
+    }
+
+    pub async fn sku(&self, sku_id: &SkuId) -> Result<Option<SkuRow>, StoreError> {
+        self.read(sku_key(sku_id)).await
+    }
+
+    /// What admins changed about `subject` (an activity or a SKU), oldest first.
+    pub async fn changes(&self, subject: &str) -> Result<Vec<Change>, StoreError> {
+        self.list(format!("CHANGE#{subject}")).await
+    }
+
+    /// Units that each of `users` has of an offer by its claim; users without one are left out.
+    pub(crate) async fn claims(&self, offer: &OfferId, users: &[UserId]) -> Result<Vec<ClaimRow>, StoreError> {
+        batch_get(&self.db, &self.table, users.iter().map(|user| claim_key(user, offer)).collect()).await
+    }
+
+    /// Begins the making of a gate: the offer's epoch goes from `epoch` to `epoch + 1`, if it still is `epoch`.
+    pub async fn begin_rebuild(&self, offer: &OfferId, epoch: i64, now: UnixMillis) -> Result<Written, StoreError> {
+        let update = Update::builder()
+            .update_expression("SET epoch = :next, rebuilding = :next, rebuildingSince = :now")
+            .condition_expression("epoch = :epoch AND #state <> :settled")
+            .expression_attribute_names("#state", "state")
+            .expression_attribute_values(":epoch", number(epoch))
+            .expression_attribute_values(":next", number(epoch + 1))
+            .expression_attribute_values(":now", number(now.get()))
+            .expression_attribute_values(":settled", text("SETTLED"));
+        let mut batch = Batch::new(self);
+        batch.update(update, offer_key(offer))?;
+        batch.write("begin rebuild").await
+    }
+
+    /// Ends it, if no other one has begun.
+    pub async fn end_rebuild(&self, offer: &OfferId, epoch: i64) -> Result<Written, StoreError> {
+        let update = Update::builder()
+            .update_expression("REMOVE rebuilding, rebuildingSince")
+            .condition_expression("rebuilding = :epoch")
+            .expression_attribute_values(":epoch", number(epoch));
+        let mut batch = Batch::new(self);
+        batch.update(update, offer_key(offer))?;
+        batch.write("end rebuild").await
+    }
+
+    /// A write of several rows of this table at once.
+    pub(crate) fn batch(&self) -> Batch<'_> {
+        Batch::new(self)
+    }
+}
+
+/// Rows of the offers table that change together or not at all.
+pub(crate) struct Batch<'a> {
+    offers: &'a Offers,
+    actions: Vec<TransactWriteItem>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(offers: &'a Offers) -> Self {
+        Self { offers, actions: Vec::new() }
+    }
+
+    fn update(&mut self, update: UpdateBuilder, key: Item) -> Result<(), StoreError> {
+        let update = update.table_name(&self.offers.table).set_key(Some(key)).build();
+        let update = update.map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.actions.push(TransactWriteItem::builder().update(update).build());
+        Ok(())
+    }
+
+    fn put_new(&mut self, item: Item) -> Result<(), StoreError> {
+        self.put(item, Put::builder().condition_expression("attribute_not_exists(pk)"))
+    }
+
+    fn put(&mut self, item: Item, put: PutBuilder) -> Result<(), StoreError> {
+        let put = put.table_name(&self.offers.table).set_item(Some(item)).build();
+        let put = put.map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.actions.push(TransactWriteItem::builder().put(put).build());
+        Ok(())
+    }
+
+    /// The activity, new (`before` absent) or changed from version `before`.
+    pub(crate) fn activity(&mut self, row: &ActivityRow, before: Option<i64>) -> Result<(), StoreError> {
+        let item = keyed(row, activity_key(&row.activity_id))?;
+        match before {
+            None => self.put_new(item),
+            Some(version) => {
+                let condition = Put::builder()
+                    .condition_expression("version = :before")
+                    .expression_attribute_values(":before", number(version));
+                self.put(item, condition)
+            }
+        }
+    }
+
+    /// The activity must still be at `version`.
+    pub(crate) fn require_activity(&mut self, row: &ActivityRow) -> Result<(), StoreError> {
+        let check = ConditionCheck::builder()
+            .table_name(&self.offers.table)
+            .set_key(Some(activity_key(&row.activity_id)))
+            .condition_expression("version = :version")
+            .expression_attribute_values(":version", number(row.version))
+            .build();
+        let check = check.map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.actions.push(TransactWriteItem::builder().condition_check(check).build());
+        Ok(())
+    }
+
+    pub(crate) fn new_offer(&mut self, row: &OfferRow) -> Result<(), StoreError> {
+        self.put_new(keyed(row, offer_key(&row.id()))?)
+    }
+
+    /// What admins may change of an offer, from version `row.version - 1`. Its counts are changed by `raise` units, never
+    /// set: orders are being committed meanwhile.
+    pub(crate) fn change_offer(&mut self, row: &OfferRow, raise: i64) -> Result<(), StoreError> {
+        const CHANGED: [&str; 12] = [
+            "title", "price", "currency", "limitPerUser", "startsAt", "endsAt", "payWindowSecs", "userIntervalMs",
+            "deviceIpIntervalMs", "state", "version", "image",
+        ];
+        let mut item = to_item(row)?;
+        // `total` is a reserved word of DynamoDB, and so are some of the others.
+        let mut set = "#total = #total + :raise, remaining = remaining + :raise".to_owned();
+        let mut names = HashMap::from([("#total".to_owned(), "total".to_owned())]);
+        let mut values = Item::from([
+            (":raise".to_owned(), number(raise)),
+            (":floor".to_owned(), number(-raise)),
+            (":before".to_owned(), number(row.version - 1)),
+        ]);
+        for attribute in CHANGED {
+            if let Some(value) = item.remove(attribute) {
+                set.push_str(&format!(", #{attribute} = :{attribute}"));
+                names.insert(format!("#{attribute}"), attribute.to_owned());
+                values.insert(format!(":{attribute}"), value);
+            }
+        }
+        let remove = if row.image.is_none() { " REMOVE image" } else { "" };
+        let update = Update::builder()
+            .update_expression(format!("SET {set}{remove}"))
+            // The gate copies the version; the rest of the condition keeps what is committed below the total.
+            .condition_expression("#version = :before AND remaining >= :floor")
+            .set_expression_attribute_names(Some(names))
+            .set_expression_attribute_values(Some(values));
+        self.update(update, offer_key(&row.id()))
+    }
+
+    /// The SKU, new (`before` absent) or changed from what it was.
+    pub(crate) fn sku(&mut self, row: &SkuRow, before: Option<&SkuRow>) -> Result<(), StoreError> {
+        let item = keyed(row, sku_key(&row.sku_id))?;
+        match before {
+            None => self.put_new(item),
+            Some(before) => {
+                let condition = Put::builder()
+                    .condition_expression("stock = :stock AND #free = :free")
+                    .expression_attribute_names(FREE_NAME.0, FREE_NAME.1)
+                    .expression_attribute_values(":stock", number(before.stock))
+                    .expression_attribute_values(":free", number(before.free));
+                self.put(item, condition)
+            }
+        }
+    }
+
+    /// Takes `units` out of what is free of a SKU (gives them back when negative).
+    pub(crate) fn allot(&mut self, sku_id: &SkuId, units: i64) -> Result<(), StoreError> {
+        let update = Update::builder()
+            .update_expression("SET #free = #free - :units")
+            .condition_expression("#free >= :units")
+            .expression_attribute_names(FREE_NAME.0, FREE_NAME.1)
+            .expression_attribute_values(":units", number(units));
+        self.update(update, sku_key(sku_id))
+    }
+
+    /// An entry of the change log.
+    pub(crate) fn change(&mut self, subject: &str, change: &Change) -> Result<(), StoreError> {
+        // Two changes of one millisecond differ in what they did, or are the same.
+        let sk = format!("{:013}#{}", change.at.get(), change.action);
+        let item = keyed(change, key(format!("CHANGE#{subject}"), &sk))?;
+        self.put_new(item)
+    }
+
+    /// Writes all, or nothing. The offer's row is written by every commit of a storm, so meeting one is normal here: a
+    /// cancelled transaction that no condition refused is tried again.
+    pub(crate) async fn write(self, operation: &'static str) -> Result<Written, StoreError> {
+        let mut attempt = 0;
+        loop {
+            let actions = Some(self.actions.clone());
+            let Err(error) = self.offers.db.transact_write_items().set_transact_items(actions).send().await else {
+                return Ok(Written::Done);
+            };
+            let SdkError::ServiceError(failed) = &error else { return Err(StoreError::unavailable(operation)(error)) };
+            let TransactWriteItemsError::TransactionCanceledException(cancelled) = failed.err() else {
+                return Err(StoreError::unavailable(operation)(error));
+            };
+            let refused = |reason: &CancellationReason| reason.code() == Some("ConditionalCheckFailed");
+            if let Some(index) = cancelled.cancellation_reasons().iter().position(refused) {
+                return Ok(Written::Refused(index));
+            }
+            if attempt == WRITE_TRIES {
+                return Err(StoreError::unavailable(operation)(error));
+            }
+            tracing::warn!(error = &error as &dyn std::error::Error, operation, "tried again");
+            tokio::time::sleep(full_jitter(attempt, WRITE_RETRY_BASE, WRITE_RETRY_CAP)).await;
+            attempt += 1;
+        }
+    }
+}
+
+/// The total that an offer begins with.
+pub(crate) fn initial_total(unlimited: bool, total: i64) -> i64 {
+    if unlimited { UNLIMITED_TOTAL } else { total }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_different_things_differ() {
+        let offer = OfferId { activity_id: "a-1".parse().unwrap(), sku_id: "s".parse().unwrap() };
+        let other = OfferId { activity_id: "a".parse().unwrap(), sku_id: "1-s".parse().unwrap() };
+        let user = "u".parse().unwrap();
+        assert_ne!(claim_pk(&user, &offer), claim_pk(&user, &other));
+        assert_ne!(offer_key(&offer), offer_key(&other));
+        assert_eq!(offer_key(&offer)["sk"], AttributeValue::S("s".into()));
+    }
+}
