@@ -1,0 +1,139 @@
+//! The chat on a DynamoDB of its own and a gateway that can misbehave, at a time that the test sets.
+
+use chat::connections::{Connection, ConnectionState, Connections, Registration};
+use chat::frames::{Credentials, ErrorCode};
+use chat::ids::ConnectionId;
+use chat::postman::{Postman, Received};
+use chat::results::ResultNotice;
+use kernel::text::{Language, Text};
+use kernel::time::{Clock, UnixMillis};
+use serde_json::Value;
+
+use crate::dynamo::{CONNECTIONS, Dynamo};
+use crate::sockets::FakeGateway;
+
+/// When the tests begin: 2026-05-28T20:26:40Z, as in the sample events.
+pub const START: UnixMillis = UnixMillis::new(1_780_000_000_000);
+/// How long the tokens of connections made here are good.
+pub const TOKEN_SECS: i64 = 3_600;
+
+pub struct ChatHouse {
+    pub dynamo: Dynamo,
+    pub gateway: FakeGateway,
+    pub clock: Clock,
+    pub connections: Connections,
+    pub postman: Postman,
+}
+
+impl ChatHouse {
+    pub async fn open() -> Self {
+        let (dynamo, gateway) = tokio::join!(Dynamo::start(), FakeGateway::start());
+        let clock = Clock::manual(START);
+        let connections = Connections::new(dynamo.client.clone(), CONNECTIONS.to_owned());
+        let postman =
+            Postman::new(dynamo.client.clone(), CONNECTIONS.to_owned(), &gateway.client, clock.clone());
+        Self { dynamo, gateway, clock, connections, postman }
+    }
+
+    pub fn now(&self) -> UnixMillis {
+        self.clock.now()
+    }
+
+    pub fn pass_secs(&self, secs: i64) {
+        self.clock.advance_millis(secs * 1_000);
+    }
+
+    /// A connection of `user`, made now with a good token, not yet stored.
+    pub fn connection(&self, id: &str, user: &str) -> Connection {
+        Connection {
+            connection_id: connection_id(id),
+            user_id: user.parse().unwrap(),
+            device: None,
+            language: Language::En,
+            connected_at: self.now(),
+            expires_at: self.now().plus_secs(TOKEN_SECS),
+            last_ack_seq: None,
+            state: ConnectionState::Connecting,
+        }
+    }
+
+    /// The same from a device.
+    pub fn connection_from(&self, id: &str, user: &str, device: &str) -> Connection {
+        Connection { device: Some(device.parse().unwrap()), ..self.connection(id, user) }
+    }
+
+    /// Stores a connection, as `$connect` does.
+    pub async fn register(&self, connection: &Connection) {
+        let registration = self.connections.register(connection, self.now()).await.unwrap();
+        assert_eq!(registration, Registration::Registered);
+    }
+
+    /// A connection of `user` that has sent its first frame.
+    pub async fn live(&self, id: &str, user: &str) -> Connection {
+        let connection = self.connection(id, user);
+        self.register(&connection).await;
+        assert_eq!(types(&self.say(id, r#"{"type":"ping"}"#).await)[..1], ["pong"]);
+        connection
+    }
+
+    /// Sends a frame, and returns what comes back on the socket. No token is good.
+    pub async fn say(&self, id: &str, frame: &str) -> Vec<Value> {
+        self.receive(id, Ok(frame), None).await.1
+    }
+
+    /// Sends an `auth` frame whose token means `credentials`.
+    pub async fn renew(&self, id: &str, user: &str, expires_at: UnixMillis) -> Vec<Value> {
+        let credentials = Credentials { user_id: user.parse().unwrap(), expires_at };
+        self.receive(id, Ok(r#"{"type":"auth","token":"t"}"#), Some(credentials)).await.1
+    }
+
+    pub async fn receive(
+        &self,
+        id: &str,
+        frame: Result<&str, ErrorCode>,
+        credentials: Option<Credentials>,
+    ) -> (Received, Vec<Value>) {
+        let received = self.postman.receive(&connection_id(id), frame, |_| credentials).await.unwrap();
+        (received, self.gateway.take_frames(id))
+    }
+
+    /// The keys of all rows, as `pk sk`, in order.
+    pub async fn keys(&self) -> Vec<String> {
+        let rows = self.dynamo.rows(CONNECTIONS).await;
+        let mut keys: Vec<_> =
+            rows.iter().map(|row| format!("{} {}", row["pk"].as_s().unwrap(), row["sk"].as_s().unwrap())).collect();
+        keys.sort();
+        keys
+    }
+
+    /// The result of an order, decided now.
+    pub fn notice(&self, user: &str, order_no: &str, order_status: &'static str) -> ResultNotice {
+        let status = if matches!(order_status, "UNPAID" | "PAID") { "success" } else { "fail" };
+        ResultNotice {
+            user_id: user.parse().unwrap(),
+            order_no: order_no.parse().unwrap(),
+            status: status.into(),
+            order_status: order_status.into(),
+            message: Text::of(format!("{order_no} is {order_status}"), format!("{order_no} 是 {order_status}")),
+            decided_at: self.now(),
+        }
+    }
+}
+
+pub fn connection_id(id: &str) -> ConnectionId {
+    ConnectionId::try_from(id.to_owned()).unwrap()
+}
+
+/// The types of frames, in order; of errors the code.
+pub fn types(frames: &[Value]) -> Vec<&str> {
+    let words = frames.iter().map(|frame| if frame["type"] == "error" { &frame["code"] } else { &frame["type"] });
+    words.map(|word| word.as_str().unwrap()).collect()
+}
+
+/// The results among frames, as `orderNo orderStatus`, in order.
+pub fn results(frames: &[Value]) -> Vec<String> {
+    let results = frames.iter().filter(|frame| frame["type"] == "seckill_result");
+    results
+        .map(|frame| format!("{} {}", frame["orderNo"].as_str().unwrap(), frame["orderStatus"].as_str().unwrap()))
+        .collect()
+}
