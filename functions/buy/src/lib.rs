@@ -117,7 +117,16 @@ async fn buy(state: &State, request: &Request) -> Result<Response, Problem> {
         device_address: format!("{}|{}", device.as_ref().map_or("", DeviceId::as_str), request.source_ip()),
     };
 
-    let answer = match sale::buy::buy(&state.shop, purchase).await.map_err(failed)? {
+    // The caller needs it most when they have to try again.
+    let name = "X-Request-ID";
+    match answer(state, request, purchase).await {
+        Ok(response) => Ok(response.header(name, request_id.as_str())),
+        Err(problem) => Err(problem.header(name, request_id.as_str())),
+    }
+}
+
+async fn answer(state: &State, request: &Request, purchase: Purchase) -> Result<Response, Problem> {
+    match sale::buy::buy(&state.shop, purchase).await.map_err(failed)? {
         Bought::Accepted { order_no, result, replayed } => {
             // What the buyer may read in full under the order number; here, how it stands.
             let status = match result {
@@ -133,11 +142,6 @@ async fn buy(state: &State, request: &Request) -> Result<Response, Problem> {
         }
         Bought::Refused(refusal) => Err(refusal::problem(refusal)),
         Bought::RequestExpired => Err(refusal::request_expired()),
-    };
-    let name = "X-Request-ID";
-    match answer {
-        Ok(response) => Ok(response.header(name, request_id.as_str())),
-        Err(problem) => Err(problem.header(name, request_id.as_str())),
     }
 }
 
