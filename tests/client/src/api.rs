@@ -41,7 +41,11 @@ pub struct Api {
     language: Option<String>,
     /// Calls that may be under way at once, over all copies.
     slots: Option<Arc<Semaphore>>,
+    watch: Option<Watch>,
 }
+
+/// Sees every answer: the method and path it is to, and what came.
+pub type Watch = fn(&Method, &str, &RawAnswer);
 
 /// What a route answered.
 #[derive(Debug)]
@@ -96,6 +100,11 @@ impl Headers {
         self.get("idempotency-replayed") == Some("true")
     }
 
+    /// All of them, in lower case; those that are not text are left out.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
+    }
+
     /// The id of the request, which the server makes up where the caller sent none.
     pub fn request_id(&self) -> Option<&str> {
         self.get("x-request-id")
@@ -131,7 +140,15 @@ impl Api {
             .tcp_nodelay(true)
             .build()
             .map_err(|source| ClientError::NoAnswer { method: "setup".into(), path: String::new(), source })?;
-        Ok(Self { http, base: stack.http_url.clone(), token: None, device: None, language: None, slots: None })
+        Ok(Self {
+            http,
+            base: stack.http_url.clone(),
+            token: None,
+            device: None,
+            language: None,
+            slots: None,
+            watch: None,
+        })
     }
 
     /// The same caller with a token.
@@ -157,6 +174,12 @@ impl Api {
     #[must_use]
     pub fn at_most(&self, calls: usize) -> Self {
         Self { slots: Some(Arc::new(Semaphore::new(calls))), ..self.clone() }
+    }
+
+    /// The same caller, whose answers are shown to `watch` before anything is made of them.
+    #[must_use]
+    pub fn watched(&self, watch: Watch) -> Self {
+        Self { watch: Some(watch), ..self.clone() }
     }
 
     // ---- shopping
@@ -338,7 +361,11 @@ impl Api {
             body.extend_from_slice(&chunk);
         }
         let headers = Headers(incoming.headers().clone());
-        Ok(RawAnswer { status: incoming.status().as_u16(), headers, took: sent_at.elapsed(), body })
+        let answer = RawAnswer { status: incoming.status().as_u16(), headers, took: sent_at.elapsed(), body };
+        if let Some(watch) = self.watch {
+            watch(&request.method, request.path, &answer);
+        }
+        Ok(answer)
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Answer<T>, ClientError> {

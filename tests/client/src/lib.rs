@@ -32,7 +32,7 @@ mod socket;
 mod stack;
 mod token;
 
-pub use api::{Answer, Api, Followed, Headers, RawAnswer, RawRequest};
+pub use api::{Answer, Api, Followed, Headers, RawAnswer, RawRequest, Watch};
 pub use backoff::Backoff;
 pub use error::ClientError;
 pub use reqwest::Method;

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message, Utf8Bytes};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-use crate::frames::{ClientFrame, SeckillResult, ServerFrame};
+use crate::frames::{ClientFrame, FrameErrorCode, SeckillResult, ServerFrame};
 use crate::{Backoff, ClientError, Stack, Token};
 
 /// A handshake runs a function; a cold one on a busy machine takes seconds.
@@ -28,6 +28,9 @@ const OUTBOX_FRAMES: usize = 16;
 const RECONNECT_TRIES: u32 = 6;
 const FIRST_RECONNECT: Duration = Duration::from_millis(500);
 const LONGEST_RECONNECT: Duration = Duration::from_secs(8);
+/// After RETRY_LATER.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
 /// How much of an unreadable frame an error repeats.
 const EXCERPT_CHARS: usize = 300;
 
@@ -41,11 +44,13 @@ pub struct ConnectOptions {
     pub device: Option<String>,
     /// How often to send `ping`. The gateway cuts a connection that is silent for ten minutes.
     pub heartbeat: Duration,
+    /// Sees every frame that comes.
+    pub watch: Option<fn(&str)>,
 }
 
 impl ConnectOptions {
     pub fn new(token: Token) -> Self {
-        Self { token: Some(token), device: None, heartbeat: HEARTBEAT }
+        Self { token: Some(token), device: None, heartbeat: HEARTBEAT, watch: None }
     }
 
     #[must_use]
@@ -56,6 +61,11 @@ impl ConnectOptions {
     #[must_use]
     pub fn heartbeat(self, heartbeat: Duration) -> Self {
         Self { heartbeat, ..self }
+    }
+
+    #[must_use]
+    pub fn watched(self, watch: fn(&str)) -> Self {
+        Self { watch: Some(watch), ..self }
     }
 }
 
@@ -189,16 +199,25 @@ impl Socket {
         }
     }
 
-    /// The result of one order, now or when it comes. Results of other orders are kept until they are asked for.
+    /// The result of one order, now or when it comes. Results of other orders are kept until they are asked for. A server
+    /// that is busy for a moment (`RETRY_LATER`) is asked to `sync` again.
     pub async fn result_of(&mut self, order_no: &str, within: Duration) -> Result<Delivered, ClientError> {
         let deadline = Instant::now() + within;
+        let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
             if let Some(delivered) = self.delivered.get(order_no) {
                 return Ok(delivered.clone());
             }
             let left = deadline.saturating_duration_since(Instant::now());
             match self.next(left).await {
-                Ok(Received { frame: ServerFrame::Error(error), .. }) => return Err(ClientError::FrameRefused(error)),
+                Ok(Received { frame: ServerFrame::Error(error), .. }) => {
+                    if error.code != FrameErrorCode::RetryLater {
+                        return Err(ClientError::FrameRefused(error));
+                    }
+                    let wait = backoff.next_wait(error.retry_after_ms.map(Duration::from_millis));
+                    tokio::time::sleep(wait.min(left)).await;
+                    self.sync().await?;
+                }
                 Ok(Received { frame: ServerFrame::SeckillResult(_) | ServerFrame::Pong { .. }, .. }) => {}
                 Err(ClientError::TimedOut { .. }) => {
                     return Err(ClientError::TimedOut { what: format!("the result of {order_no}"), within });
@@ -216,6 +235,9 @@ impl Socket {
 
     /// Reads a frame, remembering a result.
     fn note(&mut self, text: &str, at: Instant) -> Result<Received, ClientError> {
+        if let Some(watch) = self.options.watch {
+            watch(text);
+        }
         let frame: ServerFrame = serde_json::from_str(text).map_err(|error| ClientError::FrameDrift {
             frame: text.chars().take(EXCERPT_CHARS).collect(),
             reason: error.to_string(),
@@ -370,6 +392,22 @@ mod tests {
                 r#"{"type":"result_ack","orderNo":"SK1","orderStatus":"UNPAID"}"#
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn a_busy_server_is_asked_again_and_a_refusal_stands() {
+        let error =
+            |code| Message::text(format!(r#"{{"type":"error","code":"{code}","message":"m","retryAfterMs":1}}"#));
+        let (url, server) = serve(vec![vec![error("RETRY_LATER")], vec![error("AUTH_EXPIRED")]]).await;
+        for refused in [false, true] {
+            let mut socket = Socket::open(url.clone(), options(), HashMap::new()).await.unwrap();
+            socket.sync().await.unwrap();
+            let nothing = socket.result_of("SK1", Duration::from_secs(1)).await.unwrap_err();
+            assert_eq!(matches!(nothing, ClientError::FrameRefused(_)), refused, "{nothing}");
+            drop(socket);
+        }
+        let sync = r#"{"type":"sync","sessions":{}}"#;
+        assert_eq!(server.await.unwrap(), [sync, sync, sync]);
     }
 
     #[tokio::test]
