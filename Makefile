@@ -23,6 +23,10 @@ help: ## this list
 setup: ## install what is missing (python tools into .local/venv, Debian's redis-server), or name it
 	@python3 tests/stack/stack.py setup
 
+# the verbs below need the tools, not the looking whether anything else is missing
+$(PYTHON):
+	@$(MAKE) setup
+
 .PHONY: build
 build: ## build the functions, as the local stack runs them, and the demo
 	@cargo build $(LOCAL) --bins
@@ -32,7 +36,7 @@ up: setup build ## start the local stack and deploy to it; again after a change,
 	@$(STACK) up
 
 .PHONY: down
-down: ## stop the local stack
+down: | $(PYTHON) ## stop the local stack
 	@$(STACK) down
 
 .PHONY: demo
@@ -56,15 +60,15 @@ lint: setup ## formatting, clippy, the template
 check: lint test ## lint and test
 
 .PHONY: invoke
-invoke: ## call one deployed function: F=buy E=events/buy/admit.202.json
+invoke: | $(PYTHON) ## call one deployed function: F=buy E=events/buy/admit.202.json
 	@$(STACK) invoke "$(F)" "$(E)"
 
 .PHONY: token
-token: ## a token the local stack accepts: USER=u1 ROLE=user|agent|admin
+token: | $(PYTHON) ## a token the local stack accepts: USER=u1 ROLE=user|agent|admin
 	@$(STACK) token --user "$(USER)" --role "$(or $(ROLE),user)"
 
 .PHONY: logs
-logs: ## what a function of the local stack logged: F=buy LINES=100
+logs: | $(PYTHON) ## what a function of the local stack logged: F=buy LINES=100
 	@$(STACK) logs "$(F)" --lines $(or $(LINES),100)
 
 .PHONY: deploy

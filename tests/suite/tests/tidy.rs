@@ -36,36 +36,16 @@ fn every_function_has_all_that_belongs_to_one() {
     for folder in folders("functions") {
         let id = logical_id(&folder);
         let function = template.resource(&format!("{id}Function"));
-        assert_eq!(
-            function["Type"], "AWS::Serverless::Function",
-            "{id}Function"
-        );
-        assert_eq!(
-            function["Metadata"]["BuildMethod"], "makefile",
-            "{id}Function: `sam build` would not know how"
-        );
-        assert_eq!(
-            function["Properties"]["LoggingConfig"]["LogGroup"]["Ref"],
-            format!("{id}Logs"),
-            "{id}Function"
-        );
-        assert_eq!(
-            template.output(&format!("{id}FunctionName"))["Ref"],
-            format!("{id}Function")
-        );
+        assert_eq!(function["Type"], "AWS::Serverless::Function", "{id}Function");
+        assert_eq!(function["Metadata"]["BuildMethod"], "makefile", "{id}Function: `sam build` would not know how");
+        assert_eq!(function["Properties"]["LoggingConfig"]["LogGroup"]["Ref"], format!("{id}Logs"), "{id}Function");
+        assert_eq!(template.output(&format!("{id}FunctionName"))["Ref"], format!("{id}Function"));
         for (alarm, metric) in [("Errors", "Errors"), ("Throttles", "Throttles")] {
             let alarm = template.resource(&format!("{id}{alarm}Alarm"));
             assert_eq!(alarm["Properties"]["MetricName"], metric, "{id}");
-            assert_eq!(
-                alarm["Properties"]["Dimensions"][0]["Value"]["Ref"],
-                format!("{id}Function"),
-                "{id}"
-            );
+            assert_eq!(alarm["Properties"]["Dimensions"][0]["Value"]["Ref"], format!("{id}Function"), "{id}");
         }
-        assert!(
-            !sample_events(&folder).is_empty(),
-            "events/{folder}/ has no sample event"
-        );
+        assert!(!sample_events(&folder).is_empty(), "events/{folder}/ has no sample event");
     }
 }
 
@@ -73,23 +53,11 @@ fn every_function_has_all_that_belongs_to_one() {
 fn nothing_belongs_to_a_function_that_is_not_there() {
     let template = Template::read();
     let functions = folders("functions");
-    let ids: BTreeSet<String> = functions
-        .iter()
-        .map(|folder| format!("{}Function", logical_id(folder)))
-        .collect();
-    let deployed: BTreeSet<String> = template
-        .of_type("AWS::Serverless::Function")
-        .map(|(name, _)| name.to_owned())
-        .collect();
-    assert_eq!(
-        deployed, ids,
-        "the template's functions are the folders of functions/"
-    );
-    assert_eq!(
-        folders("events"),
-        functions,
-        "the folders of events/ are those of functions/"
-    );
+    let ids: BTreeSet<String> = functions.iter().map(|folder| format!("{}Function", logical_id(folder))).collect();
+    let deployed: BTreeSet<String> =
+        template.of_type("AWS::Serverless::Function").map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(deployed, ids, "the template's functions are the folders of functions/");
+    assert_eq!(folders("events"), functions, "the folders of events/ are those of functions/");
 }
 
 #[test]
@@ -126,14 +94,8 @@ fn every_function_has_a_trigger_that_may_call_it() {
             .collect();
         assert!(!routes.is_empty(), "{name}: no event and no route calls it");
         let integration = template.resource(&format!("{id}Integration")).to_string();
-        assert!(
-            integration.contains(&format!("{name}.Arn")),
-            "{id}Integration calls another function"
-        );
-        assert_eq!(
-            template.resource(&format!("{id}Permission"))["Properties"]["FunctionName"]["Ref"],
-            name
-        );
+        assert!(integration.contains(&format!("{name}.Arn")), "{id}Integration calls another function");
+        assert_eq!(template.resource(&format!("{id}Permission"))["Properties"]["FunctionName"]["Ref"], name);
     }
 }
 
@@ -146,15 +108,9 @@ fn nobody_waits_for_less_time_than_the_other_side_takes() {
         };
         let function = name.replace("Integration", "Function");
         let needed_ms = template.timeout_secs(&function) * 1000;
-        assert!(
-            wait_ms > needed_ms && wait_ms <= MAX_HTTP_WAIT_MS,
-            "{name} waits {wait_ms} ms for {needed_ms} ms"
-        );
+        assert!(wait_ms > needed_ms && wait_ms <= MAX_HTTP_WAIT_MS, "{name} waits {wait_ms} ms for {needed_ms} ms");
     }
-    assert!(
-        template.timeout_secs("SweepFunction") < SWEEP_EVERY_SECS,
-        "a tick would meet the one before"
-    );
+    assert!(template.timeout_secs("SweepFunction") < SWEEP_EVERY_SECS, "a tick would meet the one before");
 }
 
 #[test]
@@ -162,22 +118,13 @@ fn queues_give_a_batch_its_time() {
     let template = Template::read();
     let mut sources = 0;
     for (name, function) in template.of_type("AWS::Serverless::Function") {
-        let events = function["Properties"]["Events"]
-            .as_object()
-            .into_iter()
-            .flatten();
+        let events = function["Properties"]["Events"].as_object().into_iter().flatten();
         for (_, event) in events.filter(|(_, event)| event["Type"] == "SQS") {
             sources += 1;
             let source = &event["Properties"];
-            let queue = source["Queue"]["Fn::GetAtt"]
-                .as_str()
-                .unwrap()
-                .strip_suffix(".Arn")
-                .unwrap();
+            let queue = source["Queue"]["Fn::GetAtt"].as_str().unwrap().strip_suffix(".Arn").unwrap();
             let queue = &template.resource(queue)["Properties"];
-            let window_secs = source["MaximumBatchingWindowInSeconds"]
-                .as_u64()
-                .unwrap_or(0);
+            let window_secs = source["MaximumBatchingWindowInSeconds"].as_u64().unwrap_or(0);
             let needed_secs = VISIBILITY_PER_TIMEOUT * template.timeout_secs(name) + window_secs;
             let visibility_secs = queue["VisibilityTimeout"].as_u64().unwrap();
             assert!(
@@ -185,28 +132,15 @@ fn queues_give_a_batch_its_time() {
                 "{name}: messages come back after {visibility_secs} s, {needed_secs} needed"
             );
             let batch = source["BatchSize"].as_u64().unwrap();
-            assert!(
-                batch <= MAX_BATCH_WITHOUT_WINDOW || window_secs > 0,
-                "{name}: batches of {batch} need a window"
-            );
-            assert_eq!(
-                source["FunctionResponseTypes"],
-                json!(["ReportBatchItemFailures"]),
-                "{name}"
-            );
-            assert!(
-                queue["RedrivePolicy"]["maxReceiveCount"].as_u64().unwrap() >= 5,
-                "{name}: given up too early"
-            );
+            assert!(batch <= MAX_BATCH_WITHOUT_WINDOW || window_secs > 0, "{name}: batches of {batch} need a window");
+            assert_eq!(source["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]), "{name}");
+            assert!(queue["RedrivePolicy"]["maxReceiveCount"].as_u64().unwrap() >= 5, "{name}: given up too early");
         }
     }
     assert_eq!(sources, 1, "the consumer's queue");
     for (name, queue) in template.of_type("AWS::SQS::Queue") {
         let delay_secs = queue["Properties"]["DelaySeconds"].as_u64().unwrap_or(0);
-        assert!(
-            delay_secs <= MAX_DELAY_SECS,
-            "{name} delays {delay_secs} s: SQS refuses, the local stack does not"
-        );
+        assert!(delay_secs <= MAX_DELAY_SECS, "{name} delays {delay_secs} s: SQS refuses, the local stack does not");
     }
 }
 
@@ -219,10 +153,7 @@ fn policies_name_what_they_allow() {
             assert_eq!(statement["Effect"], "Allow", "{name}");
             for action in one_or_many(&statement["Action"]) {
                 let action = action.as_str().unwrap();
-                assert!(
-                    action.contains(':') && !action.contains('*'),
-                    "{name} allows {action}"
-                );
+                assert!(action.contains(':') && !action.contains('*'), "{name} allows {action}");
                 if action == "execute-api:ManageConnections" {
                     pushing.insert(name.to_owned());
                 }
@@ -231,18 +162,13 @@ fn policies_name_what_they_allow() {
                 let wide = resource.as_str().is_some()
                     || resource["Fn::Sub"].as_str().is_some_and(|arn| {
                         // a connection's id is the one thing that cannot be known before
-                        arn.strip_suffix("/@connections/*")
-                            .unwrap_or(arn)
-                            .contains('*')
+                        arn.strip_suffix("/@connections/*").unwrap_or(arn).contains('*')
                     });
                 assert!(!wide, "{name} allows {} on {resource}", statement["Action"]);
             }
         }
     }
-    let expected = MAY_PUSH
-        .iter()
-        .map(|folder| format!("{}Function", logical_id(folder)))
-        .collect();
+    let expected = MAY_PUSH.iter().map(|folder| format!("{}Function", logical_id(folder))).collect();
     assert_eq!(pushing, expected);
 }
 
@@ -252,39 +178,22 @@ fn policies_name_what_they_allow() {
 fn only_plumbing_differs_between_aws_and_the_local_stack() {
     let template = Template::read();
     let switches = template.local_switches();
-    assert!(
-        switches.contains("Local") && switches.contains("OnAws"),
-        "{switches:?}"
-    );
+    assert!(switches.contains("Local") && switches.contains("OnAws"), "{switches:?}");
     let mut found = BTreeSet::new();
     for (name, resource) in template.resources() {
         let kind = resource["Type"].as_str().unwrap();
-        if resource["Condition"]
-            .as_str()
-            .is_some_and(|condition| switches.contains(condition))
-        {
+        if resource["Condition"].as_str().is_some_and(|condition| switches.contains(condition)) {
             let plumbing = kind.starts_with("AWS::EC2::")
                 || kind.starts_with("AWS::ElastiCache::")
-                || kind == "AWS::CloudWatch::Alarm"
-                    && resource["Properties"]["Namespace"] == "AWS/ElastiCache"
+                || kind == "AWS::CloudWatch::Alarm" && resource["Properties"]["Namespace"] == "AWS/ElastiCache"
                 || name == "CacheSecret";
             assert!(plumbing, "{name} ({kind}) exists on one side only");
             continue;
         }
         template.local_places(resource, &switches, &mut vec![kind.to_owned()], &mut found);
     }
-    template.local_places(
-        &template.0["Globals"],
-        &switches,
-        &mut vec!["Globals".to_owned()],
-        &mut found,
-    );
-    template.local_places(
-        &template.0["Outputs"],
-        &switches,
-        &mut vec!["Outputs".to_owned()],
-        &mut found,
-    );
+    template.local_places(&template.0["Globals"], &switches, &mut vec!["Globals".to_owned()], &mut found);
+    template.local_places(&template.0["Outputs"], &switches, &mut vec!["Outputs".to_owned()], &mut found);
     let allowed = [
         "AWS::SecretsManager::Secret Properties SecretString",
         "AWS::SecretsManager::Secret Properties GenerateSecretString",
@@ -299,27 +208,18 @@ fn only_plumbing_differs_between_aws_and_the_local_stack() {
         "Outputs HttpUrl Value",
         "Outputs CacheEndpoint",
     ];
-    assert_eq!(
-        found,
-        allowed.map(str::to_owned).into(),
-        "places that differ between AWS and the local stack"
-    );
+    assert_eq!(found, allowed.map(str::to_owned).into(), "places that differ between AWS and the local stack");
 
     // the only statement that may come and go is the right to read the cache's password
     for (name, function) in template.of_type("AWS::Serverless::Function") {
-        for statement in one_or_many(&function["Properties"]["Policies"])
-            .iter()
-            .flat_map(|p| one_or_many(&p["Statement"]))
+        for statement in
+            one_or_many(&function["Properties"]["Policies"]).iter().flat_map(|p| one_or_many(&p["Statement"]))
         {
             let Some(branches) = statement["Fn::If"].as_array() else {
                 continue;
             };
             assert_eq!(branches[0], "OnAws", "{name}");
-            assert_eq!(
-                branches[1]["Resource"],
-                json!({"Fn::GetAtt": "CacheSecret.Id"}),
-                "{name}"
-            );
+            assert_eq!(branches[1]["Resource"], json!({"Fn::GetAtt": "CacheSecret.Id"}), "{name}");
             assert_eq!(branches[2], json!({"Ref": "AWS::NoValue"}), "{name}");
         }
     }
@@ -336,50 +236,27 @@ fn crates_depend_in_one_direction() {
         let allowed: BTreeSet<&str> = match krate.as_str() {
             "kernel" => [].into(),
             "sale" | "chat" | "platform" => ["kernel"].into(),
-            function if functions.contains(function) => {
-                ["kernel", "platform", "sale", "chat"].into()
-            }
+            function if functions.contains(function) => ["kernel", "platform", "sale", "chat"].into(),
             // what drives the system from outside knows its wire format and nothing else
             "client" => [].into(),
             "load" => ["client"].into(),
             "suite" | "e2e" => continue,
             unknown => panic!("{unknown}: say in this test what it may depend on"),
         };
-        let forbidden: Vec<&String> = uses
-            .iter()
-            .filter(|used| !allowed.contains(used.as_str()))
-            .collect();
-        assert!(
-            forbidden.is_empty(),
-            "{krate} may not depend on {forbidden:?}"
-        );
+        let forbidden: Vec<&String> = uses.iter().filter(|used| !allowed.contains(used.as_str())).collect();
+        assert!(forbidden.is_empty(), "{krate} may not depend on {forbidden:?}");
     }
-    assert_eq!(
-        folders("shared"),
-        ["chat", "kernel", "platform", "sale"]
-            .map(str::to_owned)
-            .into()
-    );
+    assert_eq!(folders("shared"), ["chat", "kernel", "platform", "sale"].map(str::to_owned).into());
 }
 
 /// Every crate of the workspace with the workspace crates it uses outside its tests.
 fn workspace_dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
-        .args([
-            "metadata",
-            "--no-deps",
-            "--offline",
-            "--format-version",
-            "1",
-        ])
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .current_dir(root())
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     packages
@@ -387,12 +264,8 @@ fn workspace_dependencies() -> BTreeMap<String, BTreeSet<String>> {
         .map(|package| {
             let uses = package["dependencies"].as_array().unwrap().iter();
             // a path and no registry: one of ours
-            let ours = uses
-                .filter(|dependency| dependency["path"].is_string() && dependency["kind"] != "dev");
-            (
-                text(&package["name"]),
-                ours.map(|dependency| text(&dependency["name"])).collect(),
-            )
+            let ours = uses.filter(|dependency| dependency["path"].is_string() && dependency["kind"] != "dev");
+            (text(&package["name"]), ours.map(|dependency| text(&dependency["name"])).collect())
         })
         .collect()
 }
@@ -409,34 +282,24 @@ impl Template {
     }
 
     fn resources(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.0["Resources"]
-            .as_object()
-            .unwrap()
-            .iter()
-            .map(|(name, resource)| (name.as_str(), resource))
+        self.0["Resources"].as_object().unwrap().iter().map(|(name, resource)| (name.as_str(), resource))
     }
 
     fn of_type(&self, kind: &str) -> impl Iterator<Item = (&str, &Value)> {
-        self.resources()
-            .filter(move |(_, resource)| resource["Type"] == kind)
+        self.resources().filter(move |(_, resource)| resource["Type"] == kind)
     }
 
     fn resource(&self, name: &str) -> &Value {
-        self.0["Resources"]
-            .get(name)
-            .unwrap_or_else(|| panic!("template.yaml has no {name}"))
+        self.0["Resources"].get(name).unwrap_or_else(|| panic!("template.yaml has no {name}"))
     }
 
     fn output(&self, name: &str) -> &Value {
-        &self.0["Outputs"]
-            .get(name)
-            .unwrap_or_else(|| panic!("template.yaml has no output {name}"))["Value"]
+        &self.0["Outputs"].get(name).unwrap_or_else(|| panic!("template.yaml has no output {name}"))["Value"]
     }
 
     fn timeout_secs(&self, function: &str) -> u64 {
         let own = &self.resource(function)["Properties"]["Timeout"];
-        own.as_u64()
-            .unwrap_or_else(|| self.0["Globals"]["Function"]["Timeout"].as_u64().unwrap())
+        own.as_u64().unwrap_or_else(|| self.0["Globals"]["Function"]["Timeout"].as_u64().unwrap())
     }
 
     /// Every condition that hangs on the parameter `LocalGateway`, by itself or through another condition.
@@ -471,18 +334,10 @@ impl Template {
     ) {
         match value {
             Value::Object(members) => {
-                let asks = members
-                    .get("Fn::If")
-                    .is_some_and(|branches| switches.contains(&text(&branches[0])));
-                let uses = members
-                    .get("Ref")
-                    .is_some_and(|name| text(name).starts_with("Local"))
-                    || members
-                        .get("Fn::Sub")
-                        .is_some_and(|sub| text(sub).contains("${Local"));
-                let exists = members
-                    .get("Condition")
-                    .is_some_and(|condition| switches.contains(&text(condition)));
+                let asks = members.get("Fn::If").is_some_and(|branches| switches.contains(&text(&branches[0])));
+                let uses = members.get("Ref").is_some_and(|name| text(name).starts_with("Local"))
+                    || members.get("Fn::Sub").is_some_and(|sub| text(sub).contains("${Local"));
+                let exists = members.get("Condition").is_some_and(|condition| switches.contains(&text(condition)));
                 if asks || uses || exists {
                     found.insert(path.join(" "));
                     return;
@@ -493,9 +348,7 @@ impl Template {
                     path.pop();
                 }
             }
-            Value::Array(items) => items
-                .iter()
-                .for_each(|item| self.local_places(item, switches, path, found)),
+            Value::Array(items) => items.iter().for_each(|item| self.local_places(item, switches, path, found)),
             Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => {}
         }
     }
@@ -547,10 +400,7 @@ fn statements(policies: &Value) -> Vec<&Value> {
     one_or_many(policies)
         .into_iter()
         .flat_map(|policy| {
-            assert!(
-                policy["Statement"].is_array(),
-                "a policy with its statements, not a ready-made one: {policy}"
-            );
+            assert!(policy["Statement"].is_array(), "a policy with its statements, not a ready-made one: {policy}");
             one_or_many(&policy["Statement"])
         })
         .map(|statement| statement["Fn::If"].get(1).unwrap_or(statement))
@@ -567,22 +417,13 @@ fn one_or_many(value: &Value) -> Vec<&Value> {
 // -------------------------------------------------------------------------- the checkout
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap()
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
 fn folders(under: &str) -> BTreeSet<String> {
-    let entries =
-        fs::read_dir(root().join(under)).unwrap_or_else(|error| panic!("{under}/: {error}"));
-    let directories = entries
-        .map(Result::unwrap)
-        .filter(|entry| entry.file_type().unwrap().is_dir());
-    directories
-        .map(|entry| entry.file_name().into_string().unwrap())
-        .collect()
+    let entries = fs::read_dir(root().join(under)).unwrap_or_else(|error| panic!("{under}/: {error}"));
+    let directories = entries.map(Result::unwrap).filter(|entry| entry.file_type().unwrap().is_dir());
+    directories.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
 
 fn sample_events(folder: &str) -> Vec<PathBuf> {
