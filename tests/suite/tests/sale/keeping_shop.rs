@@ -1,0 +1,240 @@
+//! What the shop decides, mid-sale, and what a crash between its two writes leaves.
+
+use sale::admission::Refusal;
+use sale::buy::Bought;
+use sale::lifecycle::{self, Command, Edit, EditRefusal, OfferSpec};
+use sale::offer::{SaleState, UNLIMITED_TOTAL};
+use sale::order::OrderStatus;
+
+use crate::house::{STOCK, TestSale, admin, done, refused, spec, unpaid};
+
+#[tokio::test]
+async fn p31_a_raise_is_for_sale_at_once() {
+    let sale = TestSale::open(2, 1).await;
+    for user in ["u1", "u2"] {
+        sale.bought(user, 1, "k").await;
+    }
+    assert_eq!(sale.buy("u3", 1, "k").await, refused(Refusal::StockEmpty));
+    assert_eq!(sale.sku().await.free, STOCK - 2);
+
+    assert_eq!(done(sale.put_offer(&spec(7, 1)).await).total, 7);
+    assert_eq!((sale.available().await, sale.sku().await.free), (5, STOCK - 7));
+    for user in ["u3", "u4", "u5", "u6", "u7"] {
+        sale.bought(user, 1, "k").await;
+    }
+    assert_eq!(sale.buy("u8", 1, "k").await, refused(Refusal::StockEmpty));
+    assert!(sale.deliver().await.values().all(unpaid));
+    sale.assert_sound().await;
+}
+
+#[tokio::test]
+async fn p31_stock_is_lowered_down_to_what_is_held_or_sold() {
+    let sale = TestSale::open(10, 3).await;
+    let too_few = |available| Edit::Refused(EditRefusal::TooFew { available });
+    sale.bought("u1", 3, "k").await;
+    sale.deliver().await;
+    sale.bought("u2", 2, "k").await;
+
+    // Five are held or sold: by the rows three, by the gate five.
+    assert_eq!(sale.put_offer(&spec(4, 3)).await, too_few(5));
+    assert_eq!(sale.put_offer(&spec(2, 3)).await, too_few(7));
+    assert_eq!((sale.counters().await.total, sale.available().await), (10, 5));
+    assert_eq!((sale.offer_row().await.total, sale.sku().await.free), (10, STOCK - 10));
+
+    done(sale.put_offer(&spec(5, 3)).await);
+    assert_eq!((sale.counters().await.total, sale.available().await), (5, 0));
+    assert_eq!((sale.offer_row().await.total, sale.sku().await.free), (5, STOCK - 5));
+    assert_eq!(sale.buy("u3", 1, "k").await, refused(Refusal::StockEmpty));
+    assert!(sale.deliver().await.values().all(unpaid));
+    sale.assert_sound().await;
+}
+
+#[tokio::test]
+async fn units_come_out_of_the_skus_stock() {
+    let sale = TestSale::open(10, 3).await;
+    assert_eq!(sale.put_offer(&spec(STOCK + 1, 3)).await, Edit::Refused(EditRefusal::TooFew { available: STOCK - 10 }));
+    assert_eq!(sale.put_sku(9).await, Edit::Refused(EditRefusal::TooFew { available: STOCK - 10 }));
+    assert_eq!(done(sale.put_sku(10).await).free, 0);
+    assert_eq!(sale.put_offer(&spec(11, 3)).await, Edit::Refused(EditRefusal::TooFew { available: 0 }));
+    done(sale.put_sku(11).await);
+    done(sale.put_offer(&spec(11, 3)).await);
+    let sku = sale.sku().await;
+    assert_eq!((sku.stock, sku.free), (11, 0));
+    assert_eq!(sale.available().await, 11);
+    sale.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_new_limit_counts_from_now_on() {
+    let sale = TestSale::open(10, 3).await;
+    sale.bought("u1", 3, "k1").await;
+    done(sale.put_offer(&spec(10, 1)).await);
+    assert_eq!(sale.buy("u1", 1, "k2").await, refused(Refusal::AlreadyBought));
+    assert_eq!(sale.buy("u2", 2, "k1").await, refused(Refusal::LimitExceeded { remaining: 1 }));
+    sale.bought("u2", 1, "k1").await;
+    // An order keeps the limit it was admitted under.
+    assert!(sale.deliver().await.values().all(unpaid));
+    sale.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_unlimited_offer_sells_on_and_takes_nothing_from_the_sku() {
+    let sale = TestSale::closed().await;
+    done(sale.put_activity(-60, 3_600).await);
+    let unlimited = OfferSpec { unlimited: true, ..spec(0, 1_000) };
+    assert_eq!(done(sale.put_offer(&unlimited).await).total, UNLIMITED_TOTAL);
+    done(sale.preheat().await);
+    sale.bought("u1", 1_000, "k").await;
+    sale.bought("u2", 1, "k").await;
+    assert!(sale.deliver().await.values().all(unpaid));
+    assert_eq!((sale.offer_row().await.committed(), sale.sku().await.free), (1_001, STOCK));
+    assert_eq!(sale.available().await, UNLIMITED_TOTAL - 1_001);
+    assert_eq!(sale.put_offer(&spec(2_000, 1)).await, Edit::Refused(EditRefusal::UnlimitedIsFixed));
+    // Its other terms may change; the count goes on.
+    done(sale.put_offer(&OfferSpec { limit_per_user: 2, ..unlimited }).await);
+    assert_eq!(sale.buy("u2", 2, "k2").await, refused(Refusal::LimitExceeded { remaining: 1 }));
+    assert_eq!(sale.available().await, UNLIMITED_TOTAL - 1_001);
+    sale.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_sale_is_paused_resumed_and_ended() {
+    let sale = TestSale::open(10, 3).await;
+    let waiting = sale.bought("u1", 1, "k").await;
+
+    assert_eq!(done(sale.command(Command::Pause).await).state, SaleState::Paused);
+    assert_eq!(sale.buy("u2", 1, "k").await, refused(Refusal::Paused));
+    // Who is in already is served, and told again when asking again.
+    assert!(matches!(sale.buy("u1", 1, "k").await, Bought::Accepted { replayed: true, .. }));
+    assert!(unpaid(&sale.deliver().await[&waiting]));
+    assert_eq!(done(sale.command(Command::Pause).await).state, SaleState::Paused);
+
+    assert_eq!(done(sale.command(Command::Resume).await).state, SaleState::Live);
+    let last = sale.bought("u2", 1, "k").await;
+
+    let ended = done(sale.command(Command::End).await);
+    assert_eq!(ended.state, SaleState::Closed);
+    assert_eq!(sale.buy("u3", 1, "k").await, refused(Refusal::Ended { ends_at: ended.rules.ends_at }));
+    assert!(unpaid(&sale.deliver().await[&last]));
+    for command in [Command::Pause, Command::Resume] {
+        assert_eq!(sale.command(command).await, Edit::Refused(EditRefusal::Ended));
+    }
+    assert_eq!(sale.put_offer(&spec(20, 3)).await, Edit::Refused(EditRefusal::Ended));
+    assert_eq!(sale.put_activity(0, 60).await, Edit::Refused(EditRefusal::Ended));
+    assert_eq!(sale.preheat().await, Edit::Refused(EditRefusal::Ended));
+
+    // What a settlement will give back: all that is not committed, which is what the gate still has.
+    let offer = sale.offer_row().await;
+    assert_eq!((offer.remaining, offer.committed(), sale.available().await), (8, 2, 8));
+    assert_eq!(sale.sku().await.free + offer.allotted(), STOCK);
+    sale.assert_sound().await;
+
+    let changes = sale.stores.offers.changes(sale.activity_id().as_str()).await.unwrap();
+    let actions: Vec<&str> = changes.iter().map(|change| change.action.as_str()).collect();
+    assert_eq!(actions, ["put-activity", "put-product s10", "pause", "resume", "end"]);
+    assert!(changes.iter().all(|change| change.by == admin()));
+}
+
+#[tokio::test]
+async fn a_sale_closes_by_the_clock() {
+    let sale = TestSale::closed().await;
+    done(sale.put_activity(-60, 600).await);
+    done(sale.put_offer(&spec(10, 1)).await);
+    done(sale.preheat().await);
+    sale.bought("u1", 1, "k").await;
+    sale.deliver().await;
+    sale.pass_secs(598);
+    assert_eq!(sale.sweep().await.closed, 0);
+    sale.pass_secs(3);
+    assert_eq!(sale.sweep().await.closed, 1);
+    let offer = sale.offer_row().await;
+    assert_eq!(offer.state, SaleState::Closed);
+    assert_eq!(sale.buy("u2", 1, "k").await, refused(Refusal::Ended { ends_at: offer.rules.ends_at }));
+    assert_eq!(sale.sweep().await.closed, 0);
+    sale.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_gate_is_made_before_the_start_and_opens_by_itself() {
+    let sale = TestSale::closed().await;
+    let activity = done(sale.put_activity(1_000, 2_000).await);
+    done(sale.put_offer(&spec(10, 1)).await);
+    assert_eq!(sale.sweep().await.gates_ready, 0);
+    assert_eq!(sale.buy("u1", 1, "k").await, refused(Refusal::NotReady));
+    sale.pass_secs(701);
+    assert_eq!(sale.sweep().await.gates_ready, 1);
+    let starts_at = activity.rules.starts_at;
+    assert_eq!(sale.buy("u1", 1, "k").await, refused(Refusal::NotStarted { starts_at }));
+    sale.assert_sound().await;
+}
+
+/// An edit of the rules reaches every offer, also one that is put up at the same moment.
+#[tokio::test]
+async fn a_pause_misses_no_offer() {
+    let mut sale = TestSale::open(10, 1).await;
+    for sku in 1..=5 {
+        sale.offer.sku_id = crate::house::sku_id(&format!("s{sku}"));
+        done(sale.put_sku(10).await);
+        let offer = spec(10, 1);
+        let command = if sku % 2 == 0 { Command::Resume } else { Command::Pause };
+        let (put, commanded) = tokio::join!(sale.put_offer(&offer), sale.command(command));
+        done(put);
+        let activity = done(commanded);
+        for offer in sale.stores.offers.offers_of(sale.activity_id()).await.unwrap() {
+            assert_eq!(offer.state, activity.state, "{}", offer.sku_id);
+        }
+    }
+}
+
+// P42: the process dies between the two writes. The gate is cut off, so the second one cannot happen.
+
+#[tokio::test]
+async fn p42_a_raise_that_the_gate_was_not_told() {
+    let sale = TestSale::open(2, 1).await;
+    sale.pass_secs(1);
+    let edit = lifecycle::put_offer(&sale.cut_from_gate(), &admin(), &sale.offer, &spec(5, 1)).await.unwrap();
+    assert_eq!(done(edit).total, 5);
+    assert_eq!((sale.counters().await.total, sale.offer_row().await.total), (2, 5));
+    assert_eq!(sale.sweep().await.gates_corrected, 1);
+    assert_eq!((sale.counters().await.total, sale.available().await), (5, 5));
+    assert_eq!(sale.sweep().await.gates_corrected, 0);
+    sale.assert_sound().await;
+}
+
+#[tokio::test]
+async fn p42_a_lower_that_only_the_gate_knows() {
+    let sale = TestSale::open(10, 1).await;
+    sale.bought("u1", 1, "k").await;
+    sale.stores.gate.lower(&sale.offer, 4).await.unwrap();
+    assert_eq!(sale.available().await, 5);
+    assert_eq!(sale.sweep().await.gates_corrected, 1);
+    assert_eq!((sale.counters().await.total, sale.available().await), (10, 9));
+    sale.deliver().await;
+    sale.assert_sound().await;
+}
+
+#[tokio::test]
+async fn p42_a_pause_and_an_end_that_the_gate_was_not_told() {
+    let sale = TestSale::open(10, 1).await;
+    for (command, expected) in
+        [(Command::Pause, SaleState::Paused), (Command::Resume, SaleState::Live), (Command::End, SaleState::Closed)]
+    {
+        sale.pass_secs(1);
+        // The admin is told that it is not certain; the row has it.
+        lifecycle::command(&sale.cut_from_gate(), &admin(), sale.activity_id(), command).await.unwrap_err();
+        assert_eq!(sale.offer_row().await.state, expected);
+        assert_eq!(sale.sweep().await.gates_corrected, 1);
+        let answer = sale.buy("u1", 1, &format!("{command:?}")).await;
+        match expected {
+            SaleState::Paused => assert_eq!(answer, refused(Refusal::Paused)),
+            SaleState::Live => assert!(matches!(answer, Bought::Accepted { .. })),
+            SaleState::Closed | SaleState::Settled => {
+                let ends_at = sale.offer_row().await.rules.ends_at;
+                assert_eq!(answer, refused(Refusal::Ended { ends_at }));
+            }
+        }
+    }
+    sale.deliver().await;
+    assert_eq!(sale.rows().await.iter().map(|row| row.status).collect::<Vec<_>>(), [OrderStatus::Unpaid]);
+    sale.assert_sound().await;
+}

@@ -1,0 +1,155 @@
+//! What was left lying is picked up.
+
+use std::collections::BTreeSet;
+
+use sale::admission::Refusal;
+use sale::order::{FailReason, OrderStatus};
+use sale::rebuild::WAIT_SECS;
+use sale::store::orders::OUTBOX_DELAY_SECS;
+use sale::sweep::{ABANDON_SECS, MAX_ATTEMPTS};
+
+use crate::house::{TestSale, refused, unpaid};
+
+/// A message that never arrives is sent again, less and less often, and at last the order is given up.
+#[tokio::test]
+async fn an_order_is_sent_again_until_it_is_given_up() {
+    const STEP_SECS: i64 = 30;
+    let sale = TestSale::open(1, 1).await;
+    let order_no = sale.bought("u1", 1, "k").await;
+    sale.orders_queue.take();
+    let mut sent_at = Vec::new();
+    let given_up_at = loop {
+        sale.pass_secs(STEP_SECS);
+        let age = sale.now().secs() - sale.row(&order_no).await.created_at.secs();
+        let age = age - age % STEP_SECS;
+        assert!(age < 2 * 3_600, "sent at {sent_at:?}");
+        let swept = sale.sweep().await;
+        assert_eq!(swept.resent, sale.orders_queue.take().len());
+        if swept.resent == 1 {
+            sent_at.push(age);
+        }
+        if let [ended] = &swept.ended[..] {
+            assert_eq!((&ended.order_no, ended.reason), (&order_no, FailReason::GaveUp));
+            break age;
+        }
+    };
+    let pauses: Vec<i64> =
+        sent_at.windows(2).map(|two| two[1] - two[0]).chain([given_up_at - sent_at[sent_at.len() - 1]]).collect();
+    assert_eq!(sent_at[0], OUTBOX_DELAY_SECS);
+    assert_eq!(sent_at.len(), MAX_ATTEMPTS as usize);
+    assert_eq!(pauses, [60, 120, 240, 480, 600, 600, 600, 600]);
+    assert_eq!(sale.status(&order_no).await, (OrderStatus::Failed, Some(FailReason::GaveUp)));
+    sale.assert_sound().await;
+    sale.bought("u2", 1, "k").await;
+}
+
+/// One message of a batch is refused by SQS: the others are not sent twice for it.
+#[tokio::test]
+async fn what_sqs_refuses_is_sent_with_the_next_sweep() {
+    let sale = TestSale::open(20, 1).await;
+    for user in 0..12 {
+        sale.bought(&format!("u{user}"), 1, "k").await;
+    }
+    let lost: BTreeSet<_> = sale.orders_queue.take().into_iter().map(|message| message.order_no).collect();
+    sale.pass_secs(OUTBOX_DELAY_SECS + 1);
+    sale.orders_queue.refuse(1);
+    assert_eq!(sale.sweep().await.resent, 11);
+    assert_eq!(sale.sweep().await.resent, 1);
+    let sent: Vec<_> = sale.orders_queue.take().into_iter().map(|message| message.order_no).collect();
+    assert_eq!(sent.len(), 12);
+    assert_eq!(sent.into_iter().collect::<BTreeSet<_>>(), lost);
+}
+
+/// Without the queue the sweep goes on with the rest, says that a step failed, and gives nobody up.
+#[tokio::test]
+async fn a_sweep_without_the_queue() {
+    let sale = TestSale::open(10, 1).await;
+    let waiting = sale.bought("u1", 1, "k").await;
+    let orphan = sale.admitted_and_dead("u2", 1, "k").await;
+    sale.orders_queue.take();
+    sale.pass_secs(ABANDON_SECS + 2);
+    let mut stores = sale.stores.clone();
+    stores.queue = crate::queue::unreachable();
+    let swept = sale::sweep::sweep(&stores, sale.now().plus_secs(60)).await;
+    assert_eq!((swept.failures, swept.resent), (1, 0));
+    assert_eq!(sale.status(&orphan).await, (OrderStatus::Failed, Some(FailReason::Abandoned)));
+    assert_eq!(sale.row(&waiting).await.attempts, 0);
+    assert_eq!(sale.sweep().await.resent, 1);
+    assert!(unpaid(&sale.deliver().await[&waiting]));
+    sale.assert_sound().await;
+}
+
+/// A consumer that died after its transaction has told nobody; neither gate nor row depends on it.
+#[tokio::test]
+async fn the_gate_follows_rows_that_nobody_told_it_of() {
+    let sale = TestSale::open(2, 1).await;
+    let made = sale.bought("u1", 1, "k").await;
+    let dead = sale.bought("u2", 1, "k").await;
+    let messages = sale.orders_queue.take();
+    sale.stores.orders.fail(&dead, FailReason::GaveUp, sale.now()).await.unwrap();
+    assert!(unpaid(&sale.commit(messages).await[&made]));
+    assert_eq!(sale.available().await, 0);
+
+    // Too young to judge: its consumer may be about to.
+    assert_eq!(sale.sweep().await.followed, 0);
+    sale.pass_secs(20);
+    assert_eq!(sale.sweep().await.followed, 2);
+    assert_eq!((sale.available().await, sale.units("u1").await, sale.units("u2").await), (1, 1, 0));
+    sale.assert_sound().await;
+    assert_eq!(sale.sweep().await.followed, 0);
+}
+
+/// More pending holds than one page, most of them undecided.
+#[tokio::test]
+async fn undecided_holds_do_not_hide_the_others() {
+    const BUYERS: usize = 520;
+    let sale = TestSale::open(1_000, 1).await;
+    for user in 0..BUYERS {
+        sale.bought(&format!("u{user}"), 1, "k").await;
+    }
+    sale.orders_queue.take();
+    // The youngest is met on the second page, behind those that stay pending.
+    let orphan = sale.admitted_and_dead("late", 1, "k").await;
+    sale.pass_secs(ABANDON_SECS + 5);
+    sale.sweep().await;
+    assert_eq!(sale.status(&orphan).await, (OrderStatus::Failed, Some(FailReason::Abandoned)));
+    assert_eq!(sale.available().await, 1_000 - BUYERS as i64);
+    sale.deliver().await;
+    sale.assert_sound().await;
+}
+
+#[tokio::test]
+async fn p35_two_sweeps_at_once_do_what_one_does() {
+    let sale = TestSale::open(5, 1).await;
+    let orphan = sale.admitted_and_dead("u1", 1, "k").await;
+    let unsent = sale.bought("u2", 1, "k").await;
+    let made = sale.bought("u3", 1, "k").await;
+    let messages = sale.orders_queue.take();
+    sale.commit(messages.into_iter().filter(|message| message.order_no == made).collect()).await;
+    sale.pass_secs(ABANDON_SECS + 2);
+
+    let (first, second) = tokio::join!(sale.sweep(), sale.sweep());
+    assert_eq!(first.ended.len() + second.ended.len(), 1, "{first:?} {second:?}");
+    assert_eq!(sale.status(&orphan).await, (OrderStatus::Failed, Some(FailReason::Abandoned)));
+    assert_eq!(sale.available().await, 3);
+    // Perhaps sent twice, made once.
+    assert!(unpaid(&sale.deliver().await[&unsent]));
+    assert_eq!(sale.offer_row().await.committed(), 2);
+    sale.assert_sound().await;
+}
+
+#[tokio::test]
+async fn p35_two_sweeps_at_once_make_a_lost_gate_once() {
+    let sale = TestSale::open(5, 1).await;
+    let made = sale.bought("u1", 1, "k").await;
+    assert!(unpaid(&sale.deliver().await[&made]));
+    sale.wipe_gate().await;
+    tokio::join!(sale.sweep(), sale.sweep());
+    assert_eq!(sale.buy("u1", 1, "k2").await, refused(Refusal::NotReady));
+    sale.pass_secs(WAIT_SECS + 1);
+    tokio::join!(sale.sweep(), sale.sweep());
+    sale.sweep().await;
+    assert_eq!(sale.available().await, 4);
+    assert_eq!(sale.buy("u1", 1, "k2").await, refused(Refusal::AlreadyBought));
+    sale.assert_sound().await;
+}
