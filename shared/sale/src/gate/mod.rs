@@ -278,7 +278,8 @@ where
     }
 
     /// Puts lost holds of live orders back, whatever stock and limit say: the rows have a right to their units, and what is
-    /// available may be negative until the excess has failed. Answers in the order of `holds`.
+    /// available may be negative until the excess has failed. A hold that is there stays, unless it is a released one of
+    /// another wish. Answers in the order of `holds`.
     pub async fn take(&self, offer: &OfferId, holds: &[NewHold]) -> Result<Vec<Followed>, GateError> {
         let keys = Keys::of(offer);
         let mut followed = Vec::with_capacity(holds.len());

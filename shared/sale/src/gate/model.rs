@@ -120,7 +120,13 @@ impl Model {
         let order_nos: Vec<OrderNo> = holds.iter().map(|hold| hold.order_no.clone()).collect();
         let mut holds = holds.iter();
         self.follow(&order_nos, |book, order_no| {
-            let lost = holds.next().filter(|_| !book.holds.contains_key(order_no));
+            let in_the_way = |present: &Hold, hold: &NewHold| {
+                let same = present.fingerprint == hold.fingerprint
+                    && present.quantity == hold.quantity
+                    && present.user_id == hold.user_id;
+                present.state == HoldState::Released && !same
+            };
+            let lost = holds.next().filter(|hold| book.holds.get(order_no).is_none_or(|present| in_the_way(present, hold)));
             if let Some(hold) = lost {
                 book.available -= hold.quantity.units();
                 book.holds.insert(

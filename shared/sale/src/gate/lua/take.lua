@@ -1,6 +1,8 @@
 #!lua flags=allow-oom
 -- Puts lost holds of live orders back, whatever stock and limit say: the rows have a right to their units, and the
--- stock may go below zero until the excess has ended FAILED. A hold that is there, in whatever state, stays as it is.
+-- stock may go below zero until the excess has ended FAILED. A hold that is there stays as it is, in whatever state; but
+-- a RELEASED one of another wish is only in the way: a gate that had lost the first wish let it in under the same request
+-- id, and its units are back already.
 --
 -- KEYS     1 book   2 pending
 -- ARGV     three for each hold: order number, u:<user>, seconds fingerprint|quantity|user|seats (as a hold, without its
@@ -17,7 +19,8 @@ local answers = {}
 for i = 1, #ARGV, 3 do
   local order, user_field, hold = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local read = call('HMGET', book, order, user_field, 'avail')
-  if read[1] then
+  local present = read[1]
+  if present and (string.byte(present) ~= 82 or string.sub(present, 12) == string.sub(hold, 11)) then
     answers[#answers + 1] = 'UNCHANGED'
   else
     local quantity = match(hold, '|(%d+)', 27)
