@@ -81,7 +81,7 @@ async fn p4_a_retry_after_the_sweep_is_too_late() {
     let ended = sale.sweep().await.ended;
     assert_eq!(
         ended.iter().map(|ended| (&ended.order_no, ended.reason)).collect::<Vec<_>>(),
-        [(&order_no, FailReason::Abandoned)]
+        [(&order_no, Some(FailReason::Abandoned))]
     );
     assert_eq!(sale.status(&order_no).await, (OrderStatus::Failed, Some(FailReason::Abandoned)));
 

@@ -4,6 +4,7 @@
 //! runs in earnest. Time stands still until the test moves it (never behind the real one, by which Redis judges).
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
@@ -11,13 +12,13 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use kernel::ids::{ActivityId, OrderNo, Quantity, SkuId, UserId};
 use kernel::time::{Clock, UnixMillis};
 use platform::redis::RedisConnection;
-use sale::follow::{Decided, Told};
 use sale::Stores;
 use sale::admission::{Admission, AdmitRequest, Fingerprint, Refusal};
 use sale::audit::{self, Report, Verdict};
 use sale::buy::{self, Bought, BuyError, Purchase, Shop};
 use sale::commit::{Ledger, Outcome};
 use sale::follow::Following;
+use sale::follow::{Decided, Told};
 use sale::gate::{Counters, Gate, NewHold};
 use sale::lifecycle::{self, ActivitySpec, Command, Edit, OfferSpec, SkuSpec};
 use sale::offer::{OfferId, Rules};
@@ -301,10 +302,21 @@ impl TestSale {
     // The sweep.
 
     pub async fn sweep(&self) -> Swept {
-        let deadline = self.now().plus_secs(60);
-        let swept = sweep::sweep(&self.stores, deadline, &async |_: &[Decided]| Told::Stored).await;
+        let (swept, _) = self.sweep_telling(&self.stores, Told::Stored).await;
         assert_eq!(swept.failures, 0, "{swept:?}");
         swept
+    }
+
+    /// A sweep whose words to the buyers are all stored, or none of them; and those words.
+    pub async fn sweep_telling(&self, stores: &Stores<RedisConnection>, told: Told) -> (Swept, Vec<Decided>) {
+        let deadline = self.now().plus_secs(60);
+        let words = Mutex::new(Vec::new());
+        let tell = async |decided: &[Decided]| {
+            words.lock().unwrap().extend_from_slice(decided);
+            told
+        };
+        let swept = sweep::sweep(stores, deadline, &tell).await;
+        (swept, words.into_inner().unwrap())
     }
 
     /// Sweeps, waits and sweeps, until the lost gate is made again.

@@ -1,8 +1,9 @@
 //! What was left lying is picked up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use sale::admission::Refusal;
+use sale::follow::Told;
 use sale::order::{FailReason, OrderStatus};
 use sale::rebuild::WAIT_SECS;
 use sale::store::orders::OUTBOX_DELAY_SECS;
@@ -29,7 +30,7 @@ async fn an_order_is_sent_again_until_it_is_given_up() {
             sent_at.push(age);
         }
         if let [ended] = &swept.ended[..] {
-            assert_eq!((&ended.order_no, ended.reason), (&order_no, FailReason::GaveUp));
+            assert_eq!((&ended.order_no, ended.reason), (&order_no, Some(FailReason::GaveUp)));
             break age;
         }
     };
@@ -70,7 +71,7 @@ async fn a_sweep_without_the_queue() {
     sale.pass_secs(ABANDON_SECS + 2);
     let mut stores = sale.stores.clone();
     stores.queue = crate::queue::unreachable();
-    let swept = sale::sweep::sweep(&stores, sale.now().plus_secs(60)).await;
+    let (swept, _) = sale.sweep_telling(&stores, Told::Stored).await;
     assert_eq!((swept.failures, swept.resent), (1, 0));
     assert_eq!(sale.status(&orphan).await, (OrderStatus::Failed, Some(FailReason::Abandoned)));
     assert_eq!(sale.row(&waiting).await.attempts, 0);
@@ -97,6 +98,36 @@ async fn the_gate_follows_rows_that_nobody_told_it_of() {
     assert_eq!((sale.available().await, sale.units("u1").await, sale.units("u2").await), (1, 1, 0));
     sale.assert_sound().await;
     assert_eq!(sale.sweep().await.followed, 0);
+}
+
+/// The buyer is told before the gate is: a hold that is pending there reminds the sweep of both.
+#[tokio::test]
+async fn a_buyer_who_cannot_be_told_now_is_told_by_the_next_sweep() {
+    let sale = TestSale::open(3, 1).await;
+    let made = sale.bought("u1", 1, "k").await;
+    let abandoned = sale.admitted_and_dead("u2", 1, "k").await;
+    let worn_out = sale.bought("u3", 1, "k").await;
+    let messages = sale.orders_queue.take().into_iter().filter(|message| message.order_no == made);
+    sale.commit(messages.collect()).await;
+    sale.stores.orders.postpone(&worn_out, MAX_ATTEMPTS, sale.now()).await.unwrap();
+    sale.pass_secs(ABANDON_SECS + 2);
+
+    let expected = HashSet::from([
+        (&made, OrderStatus::Unpaid, None),
+        (&abandoned, OrderStatus::Failed, Some(FailReason::Abandoned)),
+        (&worn_out, OrderStatus::Failed, Some(FailReason::GaveUp)),
+    ]);
+    for told in [Told::NotStored, Told::NotStored, Told::Stored] {
+        assert_eq!(sale.available().await, 0);
+        let (swept, words) = sale.sweep_telling(&sale.stores, told).await;
+        assert_eq!(swept.failures, usize::from(told == Told::NotStored));
+        let words = words.iter().map(|word| (&word.order_no, word.status, word.reason));
+        assert_eq!(words.collect::<HashSet<_>>(), expected);
+    }
+    assert_eq!(sale.available().await, 2);
+    let (_, words) = sale.sweep_telling(&sale.stores, Told::Stored).await;
+    assert_eq!(words, []);
+    sale.assert_sound().await;
 }
 
 /// More pending holds than one page, most of them undecided.
