@@ -13,7 +13,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprCall, ExprLit, ExprMatch, ExprMethodCall, ExprPath, Fields, Item, Lit, Pat, Type};
 
 /// A crate's sources, without its tests.
-pub struct Source {
+pub(crate) struct Source {
     folder: String,
     items: Vec<Item>,
     /// Names of its modules: `refusal::problem` is a call within the crate, `lifecycle::pause` is not.
@@ -22,21 +22,21 @@ pub struct Source {
 
 /// What serde makes of a struct.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Members {
-    pub all: BTreeSet<String>,
-    pub required: BTreeSet<String>,
+pub(crate) struct Members {
+    pub(crate) all: BTreeSet<String>,
+    pub(crate) required: BTreeSet<String>,
 }
 
 /// What a route may answer.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Answers {
-    pub successes: BTreeSet<u16>,
-    pub problems: BTreeSet<(u16, String)>,
+pub(crate) struct Answers {
+    pub(crate) successes: BTreeSet<u16>,
+    pub(crate) problems: BTreeSet<(u16, String)>,
 }
 
 impl Source {
     /// `folder` is the crate's, from the checkout: `functions/buy`.
-    pub fn read(folder: &str) -> Self {
+    pub(crate) fn read(folder: &str) -> Self {
         let mut source = Self { folder: folder.to_owned(), items: Vec::new(), modules: ["crate".to_owned()].into() };
         source.read_folder(&root().join(folder).join("src"));
         source
@@ -60,7 +60,7 @@ impl Source {
     }
 
     /// The routes, from `match request.route()` in `handle`.
-    pub fn routes(&self) -> BTreeSet<String> {
+    pub(crate) fn routes(&self) -> BTreeSet<String> {
         self.arms().into_keys().collect()
     }
 
@@ -72,7 +72,7 @@ impl Source {
     }
 
     /// The integer constants that are written as a plain number.
-    pub fn constant(&self, name: &str) -> i64 {
+    pub(crate) fn constant(&self, name: &str) -> i64 {
         let value = self.items.iter().find_map(|item| match item {
             Item::Const(item) if item.ident == name => integer(&item.expr),
             _ => None,
@@ -81,7 +81,7 @@ impl Source {
     }
 
     /// Names of all structs and enums that serde reads or writes.
-    pub fn serde_types(&self) -> BTreeSet<String> {
+    pub(crate) fn serde_types(&self) -> BTreeSet<String> {
         let named = self.items.iter().filter_map(|item| match item {
             Item::Struct(item) => Some((item.ident.to_string(), &item.attrs)),
             Item::Enum(item) => Some((item.ident.to_string(), &item.attrs)),
@@ -94,7 +94,7 @@ impl Source {
     }
 
     /// The members of a struct's JSON object. One that is read must refuse others.
-    pub fn members(&self, name: &str) -> Members {
+    pub(crate) fn members(&self, name: &str) -> Members {
         let item = self.items.iter().find_map(|item| match item {
             Item::Struct(item) if item.ident == name => Some(item),
             _ => None,
@@ -133,12 +133,12 @@ impl Source {
     }
 
     /// The words of an enum without fields.
-    pub fn words(&self, name: &str) -> BTreeSet<String> {
+    pub(crate) fn words(&self, name: &str) -> BTreeSet<String> {
         self.variants(name).into_keys().collect()
     }
 
     /// The variants of an enum, with the members of each: its own named fields, or those of the struct in it.
-    pub fn variants(&self, name: &str) -> BTreeMap<String, Members> {
+    pub(crate) fn variants(&self, name: &str) -> BTreeMap<String, Members> {
         let item = self.items.iter().find_map(|item| match item {
             Item::Enum(item) if item.ident == name => Some(item),
             _ => None,
@@ -162,7 +162,7 @@ impl Source {
     }
 
     /// What each route may answer.
-    pub fn answers(&self, http: &Source) -> BTreeMap<String, Answers> {
+    pub(crate) fn answers(&self, http: &Source) -> BTreeMap<String, Answers> {
         let calls = Calls::of(&[http, self]);
         let arms = self.arms().into_iter();
         arms.map(|(route, arm)| {
@@ -279,10 +279,11 @@ impl<'ast> Visit<'ast> for BodyReader<'_> {
             let name = path_of(path);
             let arguments: Vec<&Expr> = node.args.iter().collect();
             let is_problem = name.ends_with("Problem::new") || name == "Self::new" && self.owner == Some("Problem");
-            if let ([status, code, ..], true) = (&arguments[..], is_problem) {
-                if let (Some(status), Some(code)) = (integer(status), string(code)) {
-                    self.body.answers.problems.insert((u16::try_from(status).unwrap(), code));
-                }
+            if is_problem
+                && let [status, code, ..] = arguments[..]
+                && let (Some(status), Some(code)) = (integer(status), string(code))
+            {
+                self.body.answers.problems.insert((u16::try_from(status).unwrap(), code));
             }
             if name == "Response::json" {
                 let status = arguments.first().and_then(|status| integer(status)).expect("a status that is a number");
