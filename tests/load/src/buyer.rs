@@ -48,8 +48,8 @@ pub(crate) struct Story<'a> {
     pub(crate) left: bool,
     pub(crate) failures: Vec<ClientError>,
     pub(crate) ledger: Ledger,
-    /// Stays open until the demo ends: thousands of goodbyes at once would be a storm of their own.
-    _socket: Option<Socket>,
+    /// Stays open until the verdict; see [`disband`](crate::storm::disband).
+    pub(crate) socket: Option<Socket>,
 }
 
 /// One buy call.
@@ -117,7 +117,7 @@ pub(crate) async fn live<'a>(scene: &Scene<'a>, buyer: &'a Buyer, socket: Option
         left: false,
         failures: Vec::new(),
         ledger: Ledger::default(),
-        _socket: None,
+        socket: None,
     };
     match (buyer.role, scene.stack.user_token(&buyer.user_id)) {
         (Role::Forged(kind), _) => story.knock(scene, kind).await,
@@ -185,7 +185,7 @@ impl Story<'_> {
             scene.decided.one_done();
         }
         if let Ear::Connected(socket) | Ear::Returned(socket) = ear {
-            self._socket = Some(socket);
+            self.socket = Some(socket);
         }
     }
 

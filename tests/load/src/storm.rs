@@ -20,9 +20,13 @@ use crate::settings::Settings;
 use crate::stage::Sale;
 
 /// Handshakes under way at once; each is a process of the local AWS.
-const HANDSHAKES: usize = 16;
+const HANDSHAKES: usize = 8;
 /// Calls of those who have pressed the button already.
-const LATER_CALLS: usize = 16;
+const LATER_CALLS: usize = 8;
+/// Sockets closed at once, and the least pause before the next ones. The gateway calls `$disconnect` without being waited
+/// for, one process each: a thousand goodbyes in one moment take a small machine down.
+const GOODBYES: usize = 8;
+const GOODBYE_PAUSE: Duration = Duration::from_millis(100);
 /// Below the ten minutes after which the gateway cuts a silent connection, and rare enough that thousands of waiting
 /// sockets leave the local gateway (125 messages a second) to the sale. A page sends one every 30 s.
 const HEARTBEAT: Duration = Duration::from_secs(4 * 60);
@@ -33,6 +37,8 @@ const CONNECT_GRACE: Duration = Duration::from_secs(60);
 const CONNECT_EACH: Duration = Duration::from_millis(100);
 const STORM_GRACE: Duration = Duration::from_secs(120);
 const STORM_EACH: Duration = Duration::from_millis(40);
+/// Calls that failed are shown, but a broken stack must not fill the screen.
+const SHOWN_FAILURES: usize = 10;
 /// From this many buyers on, shares are exact enough to be judged.
 const JUDGED_FROM: usize = 20;
 
@@ -127,9 +133,13 @@ pub(crate) async fn run<'a>(
     stories.sort_by_key(|story| story.buyer.index);
     for story in &stories {
         ledger.merge(&story.ledger);
-        for error in &story.failures {
-            progress.say(&format!("{}: {}", story.buyer.user_id, chain(error)));
-        }
+    }
+    let failures = || stories.iter().flat_map(|story| story.failures.iter().map(move |error| (story.buyer, error)));
+    for (buyer, error) in failures().take(SHOWN_FAILURES) {
+        progress.say(&format!("{}: {}", buyer.user_id, chain(error)));
+    }
+    if let Some(more @ 1..) = failures().count().checked_sub(SHOWN_FAILURES) {
+        progress.say(&format!("... and {more} more failures like these"));
     }
     let winners = stories.iter().filter(|story| !story.orders.is_empty()).count();
     if winners >= JUDGED_FROM {
@@ -137,6 +147,23 @@ pub(crate) async fn run<'a>(
         ledger.judge(Promise::EnoughLeft, share >= 0.1, None, || format!("{:.1} %", share * 100.0));
     }
     Ok(Crowd { stories, ledger, took })
+}
+
+/// Everybody goes home, a few at a time.
+pub(crate) async fn disband(api: &Api, crowd: &mut Crowd<'_>, progress: &Progress) {
+    let mut open: Vec<Socket> = crowd.stories.iter_mut().filter_map(|story| story.socket.take()).collect();
+    let phase = progress.phase("sockets closed", open.len());
+    while !open.is_empty() {
+        let group = open.split_off(open.len().saturating_sub(GOODBYES));
+        // Whether a goodbye is answered does not matter any more; whether the stack keeps up with them does.
+        for closed in futures_util::future::join_all(group.into_iter().map(Socket::close)).await {
+            drop(closed);
+            phase.one_done();
+        }
+        tokio::time::sleep(GOODBYE_PAUSE).await;
+        drop(api.time().await);
+    }
+    phase.finish();
 }
 
 /// A phase that has to end.
