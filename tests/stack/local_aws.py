@@ -1,4 +1,4 @@
-"""Starts ministack, the local AWS, with three of its corners put right. Its settings come by environment (see stack.py)."""
+"""Starts ministack, the local AWS, with four of its corners put right. Its settings come by environment (see stack.py)."""
 
 import socketserver
 
@@ -6,11 +6,13 @@ import socketserver
 socketserver.StreamRequestHandler.disable_nagle_algorithm = True
 
 from ministack.app import main  # noqa: E402  (the class above must be patched before its users are defined)
+from ministack.core import iam_actions  # noqa: E402
 from ministack.services import apigateway, lambda_svc  # noqa: E402
 
 _concurrency = lambda_svc._sqs_esm_concurrency
 _cors_headers = apigateway._cors_response_headers
 _cors_preflight = apigateway._cors_preflight_response
+_iam_action = iam_actions.extract_iam_action
 
 
 def concurrency(mapping: dict, *rest) -> int:
@@ -30,7 +32,14 @@ def cors(configuration: dict | None) -> dict:
     }
 
 
+def iam_action(*request) -> str | None:
+    """On AWS a batch call of SQS is permitted by the action of the single call, and has none of its own."""
+    action = _iam_action(*request)
+    return action.removesuffix("Batch") if action and action.startswith("sqs:") else action
+
+
 lambda_svc._sqs_esm_concurrency = concurrency
+iam_actions.extract_iam_action = iam_action
 apigateway._cors_response_headers = lambda configuration, origin: _cors_headers(cors(configuration), origin)
 apigateway._cors_preflight_response = lambda configuration, origin: _cors_preflight(cors(configuration), origin)
 
