@@ -1,5 +1,5 @@
-//! The orders queue: admitted orders become real ones, in groups. Then, in any order and any number of times, the gate
-//! follows the rows and the buyers are told.
+//! The orders queue: admitted orders become real ones, in groups. Then the buyers are told, and after them the gate: a hold
+//! that is still pending there has the sweep tell both again.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use platform::config::{Env, FromEnv, Noted};
 use platform::redis::{RedisConfig, RedisConnection};
 use platform::sqs::{Batch, Disposition};
 use sale::commit::{Ledger, Outcome};
-use sale::follow::Following;
+use sale::follow::{Following, Told};
 use sale::gate::Gate;
 use sale::offer::OfferId;
 use sale::order::OrderStatus;
@@ -82,8 +82,11 @@ pub async fn handle(state: &State, batch: Batch<OrderMessage>) -> Vec<Dispositio
     let outcomes = state.ledger.commit(messages.clone(), stop).await;
     kernel::crash::point("consumer.after_transaction");
 
-    let (_, told) = tokio::join!(tell_gate(state, &messages, &outcomes), tell_buyers(state, &messages, &outcomes));
+    let told = tell_buyers(state, &messages, &outcomes).await;
     kernel::crash::point("consumer.after_push");
+    if told == Told::Stored {
+        tell_gate(state, &messages, &outcomes).await;
+    }
     messages.iter().map(|message| disposition(outcomes.get(&message.order_no), told)).collect()
 }
 
@@ -113,12 +116,6 @@ async fn tell_gate(state: &State, messages: &[OrderMessage], outcomes: &HashMap<
             tracing::warn!(error = &error as &dyn std::error::Error, "the gate is left to the sweep to tell");
         }
     }
-}
-
-#[derive(Clone, Copy)]
-enum Told {
-    Stored,
-    NotStored,
 }
 
 async fn tell_buyers(state: &State, messages: &[OrderMessage], outcomes: &HashMap<OrderNo, Outcome>) -> Told {

@@ -1,5 +1,6 @@
 //! Once a minute: whatever was left lying is picked up, and buyers whose order it ended are told.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use chat::{Postman, ResultNotice};
@@ -9,13 +10,13 @@ use platform::config::{Env, FromEnv, Noted};
 use platform::redis::{RedisConfig, RedisConnection};
 use platform::schedule::Tick;
 use sale::Stores;
+use sale::follow::{Decided, Told};
 use sale::gate::Gate;
-use sale::order::OrderStatus;
 use sale::queue::Queue;
 use sale::store::{Offers, Orders};
 use sale::wording;
 
-/// What is left of the time-out for telling buyers when sweeping stops.
+/// What is left of the time-out when sweeping stops: the page of holds being judged is told and followed in it.
 const AFTER_STEPS: Duration = Duration::from_secs(12);
 
 pub struct Config {
@@ -79,21 +80,31 @@ impl State {
     }
 }
 
-pub async fn handle(state: &State, tick: Tick) -> Result<(), chat::StoreError> {
+pub async fn handle(state: &State, tick: Tick) -> Result<(), Infallible> {
     let stop = tick.deadline.plus_millis(-(AFTER_STEPS.as_millis() as i64));
-    let swept = sale::sweep::sweep(&state.stores, stop).await;
+    let tell = async |decided: &[Decided]| tell_buyers(state, decided).await;
+    let swept = sale::sweep::sweep(&state.stores, stop, &tell).await;
     tracing::info!(?swept, "swept");
-    let notices: Vec<ResultNotice> = swept
-        .ended
-        .into_iter()
-        .map(|ended| ResultNotice {
-            user_id: ended.user_id,
-            order_no: ended.order_no,
-            status: OrderStatus::Failed.result().as_str().into(),
-            order_status: OrderStatus::Failed.as_str().into(),
-            message: wording::about(OrderStatus::Failed, Some(ended.reason)),
-            decided_at: ended.at,
+    Ok(())
+}
+
+async fn tell_buyers(state: &State, decided: &[Decided]) -> Told {
+    let notices: Vec<ResultNotice> = decided
+        .iter()
+        .map(|decided| ResultNotice {
+            user_id: decided.user_id.clone(),
+            order_no: decided.order_no.clone(),
+            status: decided.status.result().as_str().into(),
+            order_status: decided.status.as_str().into(),
+            message: wording::about(decided.status, decided.reason),
+            decided_at: decided.at,
         })
         .collect();
-    state.postman.deliver(&notices).await.map(|_| ())
+    match state.postman.deliver(&notices).await {
+        Ok(_) => Told::Stored,
+        Err(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "results are not stored");
+            Told::NotStored
+        }
+    }
 }

@@ -6,13 +6,12 @@
 //! [`schedule`].
 //!
 //! HTTP statuses, queue dispositions and the shapes of API Gateway's events exist here and in `functions/`, nowhere else.
-//! The event types are our own, with the fields that are read: parsing the complete ones costs a quarter of a refused buy,
-//! and the common adapter panics on a body that is not the base64 it claims to be. None of them can be printed whole.
+//! Events of sockets, queues and schedules are small types of our own with the fields that are read; requests come through
+//! `lambda_http`. None of them can be printed whole.
 
 pub mod auth;
 pub mod boot;
 pub mod config;
-mod event;
 pub mod http;
 pub mod redis;
 pub mod schedule;
@@ -20,3 +19,6 @@ pub mod secrets;
 pub mod sqs;
 pub mod telemetry;
 pub mod ws;
+
+/// The largest body of a request, and of a frame, in bytes (16 KiB). Everything we accept is far smaller.
+pub(crate) const MAX_BODY_BYTES: usize = 16 * 1024;

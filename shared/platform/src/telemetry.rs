@@ -2,16 +2,23 @@
 //!
 //! `RUST_LOG` sets the level of our own code (`info` when it is absent). Other people's code never gets below `info`: at
 //! `trace` the Lambda runtime prints whole events and the SDKs print whole requests, tokens and all, and no setting may make
-//! a token appear in a log. Each error is logged once, by the code that ends its journey, with the whole [`chain`].
+//! a token appear in a log. Each error is logged once, by the code that ends its journey, as a field of its own kind
+//! (`error = &error as &dyn Error`): it is written with the whole [`chain`] of its causes.
 
 use std::error::Error;
+use std::fmt;
 use std::time::{Duration, Instant};
 
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
-use tracing::{Metadata, Subscriber};
+use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::filter::{EnvFilter, ParseError, filter_fn};
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::{FormatEvent, JsonFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormattedFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 use crate::config::{Env, FromEnv, Noted};
@@ -54,14 +61,83 @@ where
         .with_default_directive(LevelFilter::INFO.into())
         .parse(level.0.as_deref().unwrap_or_default())
         .map_err(TelemetryError::Directives)?;
-    // The current span is kept: it holds Lambda's request id, which ties the lines of one call together.
     let lines = tracing_subscriber::fmt::layer()
-        .json()
-        .flatten_event(true)
-        .with_span_list(false)
+        .fmt_fields(JsonFields::new())
+        .event_format(JsonLines)
         .with_ansi(false)
         .with_writer(writer);
     Ok(tracing_subscriber::registry().with(directives).with(filter_fn(is_harmless)).with(lines))
+}
+
+/// Writes `{"timestamp", "level", "target", "message", …}`, the names that Lambda's own lines have. The fields of the spans
+/// around the event are members too: the runtime's holds `requestId`, which ties the lines of one call together.
+///
+/// The library's JSON format writes of an error only what `Display` says, which in our errors is never the cause.
+struct JsonLines;
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> FormatEvent<S, JsonFields> for JsonLines {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, JsonFields>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = Line(Map::new());
+        for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+            let extensions = span.extensions();
+            let fields = extensions.get::<FormattedFields<JsonFields>>().map(|fields| serde_json::from_str(fields));
+            if let Some(Ok(Value::Object(fields))) = fields {
+                line.0.extend(fields);
+            }
+        }
+        event.record(&mut line);
+
+        let mut timestamp = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut timestamp))?;
+        line.0.insert("timestamp".to_owned(), timestamp.into());
+        line.0.insert("level".to_owned(), event.metadata().level().as_str().into());
+        line.0.insert("target".to_owned(), event.metadata().target().into());
+        writeln!(writer, "{}", Value::Object(line.0))
+    }
+}
+
+/// The members of one line.
+struct Line(Map<String, Value>);
+
+impl Line {
+    fn set(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.set(field, format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.set(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.set(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.set(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.set(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.set(field, value);
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        self.set(field, chain(value));
+    }
 }
 
 fn is_harmless(line: &Metadata<'_>) -> bool {
@@ -133,19 +209,33 @@ mod tests {
         String::from_utf8(captured.0.lock().unwrap().clone()).unwrap()
     }
 
+    #[derive(Debug, thiserror::Error)]
+    #[error("the order row was not written")]
+    struct NotWritten(#[source] io::Error);
+
     #[test]
     fn lines_are_json_with_the_call_they_belong_to() {
         let text = logged(None, || {
             let call = tracing::info_span!("call", requestId = "r-1");
             let _entered = call.enter();
-            tracing::info!(status = 202, "answered");
+            tracing::info!(status = 202, cached = true, "said \"yes\"\nand more");
         });
-        let line: serde_json::Value = serde_json::from_str(text.trim()).unwrap();
-        assert_eq!(
-            (&line["message"], &line["status"], &line["level"]),
-            (&"answered".into(), &202.into(), &"INFO".into())
-        );
-        assert_eq!(line["span"]["requestId"], "r-1");
+        assert_eq!(text.lines().count(), 1);
+        let mut line: Map<String, Value> = serde_json::from_str(&text).unwrap();
+        assert!(line.remove("timestamp").unwrap().as_str().unwrap().ends_with('Z'));
+        let expected = serde_json::json!({
+            "level": "INFO", "target": "platform::telemetry::tests", "message": "said \"yes\"\nand more",
+            "requestId": "r-1", "status": 202, "cached": true,
+        });
+        assert_eq!(Value::Object(line), expected);
+    }
+
+    #[test]
+    fn an_error_is_written_with_its_causes() {
+        let error = NotWritten(io::Error::other("reset"));
+        let text = logged(None, || tracing::error!(error = &error as &dyn Error, "left to the sweep"));
+        let line: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["error"], "the order row was not written: reset");
     }
 
     #[test]
@@ -177,9 +267,6 @@ mod tests {
 
     #[test]
     fn a_chain_is_one_line_from_the_outside_in() {
-        #[derive(Debug, thiserror::Error)]
-        #[error("the order row was not written")]
-        struct Outer(#[source] io::Error);
-        assert_eq!(chain(&Outer(io::Error::other("reset"))), "the order row was not written: reset");
+        assert_eq!(chain(&NotWritten(io::Error::other("reset"))), "the order row was not written: reset");
     }
 }

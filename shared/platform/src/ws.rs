@@ -4,15 +4,16 @@
 //! socket. What a client is to read is posted to its connection. A refused `$connect` refuses the handshake; on the other
 //! routes the status is for the logs and alarms.
 
+use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::fmt;
 
 use kernel::time::UnixMillis;
 use lambda_runtime::{LambdaEvent, service_fn};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::boot::Error;
-use crate::event::{MAX_BODY_BYTES, Pairs};
+use crate::MAX_BODY_BYTES;
 use crate::telemetry::{Stopwatch, chain};
 
 /// What happened on a connection, reduced to what is read.
@@ -38,6 +39,28 @@ struct RequestContext {
     message_id: Option<String>,
     connected_at: i64,
     request_time_epoch: i64,
+}
+
+/// Headers, query or path parameters: few, so they are searched one by one. The gateway leaves the object out, or sends
+/// `null`, when there are none.
+#[derive(Default)]
+struct Pairs(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::<BTreeMap<String, String>>::deserialize(deserializer).map(|pairs| Self(pairs.unwrap_or_default()))
+    }
+}
+
+impl Pairs {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// By a name in any case. HTTP APIs send header names in lower case, WebSocket APIs as the client wrote them.
+    fn get_any_case(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
 }
 
 /// Why a frame cannot be read.

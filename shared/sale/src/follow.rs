@@ -1,11 +1,45 @@
-//! The gate follows the rows.
+//! The gate follows the rows, once the buyers have been told.
 
-use kernel::ids::OrderNo;
+use kernel::ids::{OrderNo, UserId};
+use kernel::time::UnixMillis;
 use redis::aio::ConnectionLike;
 
 use crate::gate::{Gate, GateError};
 use crate::offer::OfferId;
-use crate::order::OrderStatus;
+use crate::order::{FailReason, OrderStatus};
+use crate::store::orders::OrderRow;
+
+/// An order that is past PRE_CREATED, and so something to tell its buyer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decided {
+    pub user_id: UserId,
+    pub order_no: OrderNo,
+    pub status: OrderStatus,
+    pub reason: Option<FailReason>,
+    /// Since when the row says so.
+    pub at: UnixMillis,
+}
+
+impl Decided {
+    /// None while the row is PRE_CREATED.
+    pub fn of(row: &OrderRow) -> Option<Self> {
+        (row.status != OrderStatus::PreCreated).then(|| Self {
+            user_id: row.user_id.clone(),
+            order_no: row.order_no.clone(),
+            status: row.status,
+            reason: row.reason,
+            at: row.updated_at,
+        })
+    }
+}
+
+/// Whether buyers will learn what they were to be told: at once, or when they next come. Only then is the gate told, since
+/// a hold that is still pending there is what reminds the sweep of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    Stored,
+    NotStored,
+}
 
 /// Orders of one offer, by what the gate has to do about them.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

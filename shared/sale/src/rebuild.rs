@@ -13,17 +13,12 @@ use redis::aio::ConnectionLike;
 
 use crate::gate::{Counters, LoadHold, Loading};
 use crate::offer::{OfferId, SaleState};
-use crate::order::OrderStatus;
 use crate::store::offers::{OfferRow, Written};
-use crate::store::orders::OrderRow;
-use crate::admission::HoldState;
 use crate::{SaleError, Stores};
 
 /// The longest time-out of a function that touches gate and rows (the sweep's), in seconds: what was running when a
 /// rebuild began is gone after it.
 pub const WAIT_SECS: i64 = 50;
-/// Orders a load script takes: short enough not to hold Redis up.
-const CHUNK: usize = 500;
 
 /// Where the gate of an offer stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,13 +92,11 @@ async fn load<C>(stores: &Stores<C>, id: &OfferId, epoch: i64) -> Result<Readine
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
-    let holds: Vec<LoadHold> = stores.orders.all_of_offer(id).await?.iter().map(hold_of).collect();
-    for chunk in holds.chunks(CHUNK) {
-        if stores.gate.load_chunk(id, epoch, chunk).await? == Loading::Stale {
-            return Ok(Readiness::Contended);
-        }
-        kernel::crash::point("rebuild.after_chunk");
+    let holds: Vec<LoadHold> = stores.orders.all_of_offer(id).await?.iter().map(LoadHold::of).collect();
+    if stores.gate.load_chunk(id, epoch, &holds).await? == Loading::Stale {
+        return Ok(Readiness::Contended);
     }
+    kernel::crash::point("rebuild.after_chunk");
     // Read last: an edit or a pause made meanwhile counts.
     let Some(offer) = stores.offers.offer(id).await? else {
         return Ok(Readiness::Over);
@@ -115,22 +108,5 @@ where
     match stores.offers.end_rebuild(id, epoch).await? {
         Written::Done => Ok(Readiness::Ready),
         Written::Refused(_) => Ok(Readiness::Contended),
-    }
-}
-
-fn hold_of(row: &OrderRow) -> LoadHold {
-    let state = match row.status {
-        OrderStatus::PreCreated | OrderStatus::Unpaid => HoldState::Held,
-        OrderStatus::Paid => HoldState::Sold,
-        OrderStatus::Cancelled | OrderStatus::Failed => HoldState::Released,
-    };
-    LoadHold {
-        order_no: row.order_no.clone(),
-        user_id: row.user_id.clone(),
-        quantity: row.qty,
-        fingerprint: row.fingerprint.clone(),
-        state,
-        held_at: row.created_at,
-        pending: row.status.is_live(),
     }
 }

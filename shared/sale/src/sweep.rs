@@ -5,16 +5,16 @@
 //!    [`MAX_ATTEMPTS`] it is FAILED and its units go back.
 //! 2. **Lifecycle.** Gates are made [`PREHEAT_SECS`] before the start, and sales close at their end.
 //! 3. **Gates.** A gate that is missing or of another epoch is made anew; one whose fields differ takes the row's.
-//! 4. **Pending holds.** Each old one is judged by its row. None: the row is put FAILED/ABANDONED **first**, then the hold is
-//!    let go, so a function that wakes up in between finds the row and loses.
+//! 4. **Pending holds.** Each old one is judged by its row: the buyer is told, then the gate. No row: it is put
+//!    FAILED/ABANDONED **first**, and the hold let go after, so a function that wakes up in between finds the row and loses.
 
 use std::collections::HashMap;
 
-use kernel::ids::{OrderNo, UserId};
+use kernel::ids::OrderNo;
 use kernel::time::UnixMillis;
 use redis::aio::ConnectionLike;
 
-use crate::follow::Following;
+use crate::follow::{Decided, Following, Told};
 use crate::lifecycle::{self, Edit};
 use crate::offer::{OfferId, SaleState};
 use crate::order::{FailReason, OrderStatus};
@@ -41,20 +41,12 @@ pub const ABANDON_SECS: i64 = 30;
 const PENDING_PAGE: usize = 500;
 const PENDING_PAGES: usize = 20;
 
-/// An order that the sweep ended; its buyer is to be told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
-    pub user_id: UserId,
-    pub order_no: OrderNo,
-    pub reason: FailReason,
-    pub at: UnixMillis,
-}
-
 /// What a run did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Swept {
     pub resent: usize,
-    pub ended: Vec<Ended>,
+    /// Orders that the sweep itself ended.
+    pub ended: Vec<Decided>,
     pub closed: usize,
     /// Gates that are ready, and gates that are being made.
     pub gates_ready: usize,
@@ -67,13 +59,14 @@ pub struct Swept {
     pub failures: usize,
 }
 
-/// Sweeps, until done or the deadline.
-pub async fn sweep<C>(stores: &Stores<C>, deadline: UnixMillis) -> Swept
+/// Sweeps, until done or the deadline. `tell` lets buyers know what became of their orders, durably; it may be called with
+/// what they know already.
+pub async fn sweep<C>(stores: &Stores<C>, deadline: UnixMillis, tell: &impl AsyncFn(&[Decided]) -> Told) -> Swept
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
     let mut swept = Swept::default();
-    let outbox = resend(stores, deadline, &mut swept).await;
+    let outbox = resend(stores, deadline, tell, &mut swept).await;
     settle(&mut swept, "outbox", outbox);
     let activities = match stores.offers.activities().await {
         Ok(activities) => activities,
@@ -88,7 +81,7 @@ where
             tracing::warn!("the sweep ran out of time");
             break;
         }
-        let result = sweep_activity(stores, activity, deadline, &mut swept).await;
+        let result = sweep_activity(stores, activity, deadline, tell, &mut swept).await;
         settle(&mut swept, "activity", result);
     }
     swept
@@ -101,7 +94,12 @@ fn settle(swept: &mut Swept, step: &'static str, result: Result<(), SaleError>) 
     }
 }
 
-async fn resend<C>(stores: &Stores<C>, deadline: UnixMillis, swept: &mut Swept) -> Result<(), SaleError>
+async fn resend<C>(
+    stores: &Stores<C>,
+    deadline: UnixMillis,
+    tell: &impl AsyncFn(&[Decided]) -> Told,
+    swept: &mut Swept,
+) -> Result<(), SaleError>
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
@@ -129,13 +127,17 @@ where
     }
 
     for row in worn_out {
+        let offer = row.offer();
         match stores.orders.fail(&row.order_no, FailReason::GaveUp, now).await? {
             GaveUp::Failed => {
                 tracing::error!(order_no = %row.order_no, attempts = row.attempts, "an order could not be made");
-                let (offer, order_no) = (row.offer(), row.order_no.clone());
-                // Noted first: the buyer is told even if the gate cannot be. The hold is pending there until it can.
-                swept.ended.push(Ended { user_id: row.user_id, order_no: row.order_no, reason: FailReason::GaveUp, at: now });
-                stores.gate.release(&offer, &[order_no]).await?;
+                let (status, reason) = (OrderStatus::Failed, Some(FailReason::GaveUp));
+                let OrderRow { user_id, order_no, .. } = row;
+                let decided = Decided { user_id, order_no: order_no.clone(), status, reason, at: now };
+                if tell(std::slice::from_ref(&decided)).await == Told::Stored {
+                    stores.gate.release(&offer, &[order_no]).await?;
+                }
+                swept.ended.push(decided);
             }
             // It was decided meanwhile; whoever did so tells the gate and the buyer.
             GaveUp::Was(_) | GaveUp::Missing => {}
@@ -148,6 +150,7 @@ async fn sweep_activity<C>(
     stores: &Stores<C>,
     activity: &ActivityRow,
     deadline: UnixMillis,
+    tell: &impl AsyncFn(&[Decided]) -> Told,
     swept: &mut Swept,
 ) -> Result<(), SaleError>
 where
@@ -168,7 +171,7 @@ where
         if offer.epoch == 0 && (!preheats || offer.state == SaleState::Closed) {
             continue;
         }
-        let result = sweep_offer(stores, &offer, deadline, swept).await;
+        let result = sweep_offer(stores, &offer, deadline, tell, swept).await;
         settle(swept, "offer", result);
     }
     Ok(())
@@ -178,6 +181,7 @@ async fn sweep_offer<C>(
     stores: &Stores<C>,
     offer: &OfferRow,
     deadline: UnixMillis,
+    tell: &impl AsyncFn(&[Decided]) -> Told,
     swept: &mut Swept,
 ) -> Result<(), SaleError>
 where
@@ -194,7 +198,7 @@ where
     if lifecycle::sync_gate(stores, &offer.id()).await? == lifecycle::GateSync::Corrected {
         swept.gates_corrected += 1;
     }
-    judge_pending(stores, offer, deadline, swept).await
+    judge_pending(stores, offer, deadline, tell, swept).await
 }
 
 /// Judges old pending holds by their rows.
@@ -202,6 +206,7 @@ async fn judge_pending<C>(
     stores: &Stores<C>,
     offer: &OfferRow,
     deadline: UnixMillis,
+    tell: &impl AsyncFn(&[Decided]) -> Told,
     swept: &mut Swept,
 ) -> Result<(), SaleError>
 where
@@ -223,17 +228,20 @@ where
         let order_nos: Vec<OrderNo> = page.iter().map(|(order_no, _)| order_no.clone()).collect();
         let rows: HashMap<OrderNo, OrderRow> =
             stores.orders.get_many(&order_nos).await?.into_iter().map(|row| (row.order_no.clone(), row)).collect();
-        let mut following = Following::default();
-        let mut orphans = Vec::new();
-        for (order_no, held_at) in page {
-            match rows.get(order_no) {
-                Some(row) => following.note(order_no.clone(), row.status),
-                None if now.secs() - held_at.secs() >= ABANDON_SECS => orphans.push(order_no.clone()),
-                None => {}
-            }
+        let mut decided: Vec<Decided> = rows.values().filter_map(Decided::of).collect();
+        let orphans: Vec<OrderNo> = page
+            .iter()
+            .filter(|(order_no, held_at)| !rows.contains_key(order_no) && now.secs() - held_at.secs() >= ABANDON_SECS)
+            .map(|(order_no, _)| order_no.clone())
+            .collect();
+        decided.extend(abandon(stores, offer, &orphans, swept).await?);
+        if tell(&decided).await == Told::NotStored {
+            swept.failures += 1;
+            break;
         }
-        for (order_no, status) in abandon(stores, offer, &orphans, swept).await? {
-            following.note(order_no, status);
+        let mut following = Following::default();
+        for decided in decided {
+            following.note(decided.order_no, decided.status);
         }
         following.tell(&stores.gate, &id).await?;
         swept.followed += following.len();
@@ -248,7 +256,7 @@ async fn abandon<C>(
     offer: &OfferRow,
     orphans: &[OrderNo],
     swept: &mut Swept,
-) -> Result<Vec<(OrderNo, OrderStatus)>, SaleError>
+) -> Result<Vec<Decided>, SaleError>
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
@@ -272,20 +280,16 @@ where
             },
             stores.clock.now(),
         );
-        match stores.orders.put(&row).await? {
+        let row = match stores.orders.put(&row).await? {
             Put::Created => {
                 kernel::crash::point("sweep.after_abandon");
                 tracing::warn!(%order_no, "a hold without an order is given up");
-                swept.ended.push(Ended {
-                    user_id: row.user_id,
-                    order_no: row.order_no,
-                    reason: FailReason::Abandoned,
-                    at: row.updated_at,
-                });
-                decided.push((order_no.clone(), OrderStatus::Failed));
+                swept.ended.extend(Decided::of(&row));
+                row
             }
-            Put::Exists(row) => decided.push((order_no.clone(), row.status)),
-        }
+            Put::Exists(row) => *row,
+        };
+        decided.extend(Decided::of(&row));
     }
     Ok(decided)
 }

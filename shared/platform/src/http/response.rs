@@ -2,14 +2,15 @@
 
 use aws_lc_rs::digest;
 use data_encoding::BASE64URL_NOPAD;
-use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
+use lambda_http::Body;
+use serde::Serialize;
 
 use super::{Problem, Request};
 
 /// Bytes of the hash that an entity tag shows: 96 bits tell apart all versions a document will ever have.
 const ETAG_BYTES: usize = 12;
 
-/// An answer with a text body, in the shape that API Gateway expects of a function.
+/// An answer with a text body.
 #[derive(Debug)]
 pub struct Response {
     status: u16,
@@ -59,25 +60,16 @@ impl Response {
     }
 }
 
-impl Serialize for Response {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut answer = serializer.serialize_struct("Response", 3)?;
-        answer.serialize_field("statusCode", &self.status)?;
-        answer.serialize_field("headers", &Headers(&self.headers))?;
-        answer.serialize_field("body", &self.body)?;
-        answer.end()
-    }
-}
+/// As `lambda_http` passes it on to the gateway.
+impl TryFrom<Response> for lambda_http::Response<Body> {
+    type Error = lambda_http::http::Error;
 
-struct Headers<'a>(&'a [(&'static str, String)]);
-
-impl Serialize for Headers<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in self.0 {
-            map.serialize_entry(name, value)?;
+    fn try_from(response: Response) -> Result<Self, Self::Error> {
+        let mut builder = lambda_http::Response::builder().status(response.status);
+        for (name, value) in response.headers {
+            builder = builder.header(name, value);
         }
-        map.end()
+        builder.body(Body::Text(response.body))
     }
 }
 
@@ -102,8 +94,8 @@ mod tests {
 
     fn request(if_none_match: Option<&str>) -> Request {
         let headers = if_none_match.map(|tags| json!({"if-none-match": tags}));
-        serde_json::from_value(json!({"routeKey": "GET /a", "headers": headers, "requestContext": {"requestId": "r"}}))
-            .unwrap()
+        let context = json!({"requestId": "r", "routeKey": "GET /a", "http": {"method": "GET"}});
+        serde_json::from_value(json!({"headers": headers, "requestContext": context})).unwrap()
     }
 
     fn cacheable(if_none_match: Option<&str>) -> Response {
@@ -111,16 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_the_gateways_shape() {
-        let response = Response::json(202, &json!({"orderNo": "SK1"})).unwrap().header("idempotency-replayed", "true");
-        assert_eq!(
-            serde_json::to_value(&response).unwrap(),
-            json!({
-                "statusCode": 202,
-                "headers": {"content-type": "application/json", "cache-control": "no-store", "idempotency-replayed": "true"},
-                "body": r#"{"orderNo":"SK1"}"#,
-            })
-        );
+    fn an_answer_is_passed_on_whole() {
+        let response = Response::json(202, &json!({"orderNo": "SK1"})).unwrap().header("Idempotency-Replayed", "true");
+        let passed_on = lambda_http::Response::<Body>::try_from(response).unwrap();
+        assert_eq!(passed_on.status(), 202);
+        assert_eq!(passed_on.headers()["content-type"], "application/json");
+        assert_eq!(passed_on.headers()["cache-control"], "no-store");
+        assert_eq!(passed_on.headers()["idempotency-replayed"], "true");
+        assert_eq!(passed_on.body().as_ref(), br#"{"orderNo":"SK1"}"#);
     }
 
     #[test]
