@@ -26,7 +26,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 LUA = os.path.join(HERE, '..', '..', '..', 'shared', 'sale', 'src', 'gate', 'lua')
 SCRIPTS = {name: os.path.join(LUA, name + '.lua') for name in ('admit', 'confirm', 'release', 'sell', 'take')}
-SCRIPTS['seed'] = os.path.join(HERE, 'seed.lua')
+SCRIPTS['seed'] = os.path.join(HERE, '..', 'seeds', 'buy.lua')
 
 BOOK, PENDING = 'seckill:book:{a1:s10}', 'seckill:pending:{a1:s10}'
 PAST, FUTURE = 1_700_000_000_000, 9_000_000_000_000
@@ -94,7 +94,8 @@ CASES = [
     ('seed: ok', 'OK', None, [('SET', 'st', '99999999')], NOTHING, seed, 1),
     ('admit: sold out', 'STOCK_EMPTY', 7.5, book(available=0), NOTHING, admit, 1),
     ('admit: limit', 'ALREADY_BOUGHT', 8.5, book(), each(lambda i: [('HSET', BOOK, user(i), '1')]), admit, 1),
-    ('admit: replay', 'REPLAYED', 8.5, book(), each(held), admit, 1),
+    # 8.5 for the bare word; the terms, which a retry needs when its row never came to be, are one more HGET.
+    ('admit: replay', 'REPLAYED', 9.5, book(), each(held), admit, 1),
     ('admit: not started', 'NOT_STARTED', 10.5, book(starts=FUTURE - 1), NOTHING, admit, 1),
     ('admit: rate limited', 'RATE_LIMITED', None, book(limit=3, user_ms=4_000_000_000), each(lambda i: [('HSET', BOOK, user(i), f'1 {int(time.time() * 1000)}')]), admit, 1),
     ('admit: admitted', '{', 15, book(), NOTHING, admit, 1),
@@ -208,7 +209,8 @@ def main():
         for name, expected, goal, setup, setup_each, command, per_command in CASES:
             if name != 'GET' and options.only not in name:
                 continue
-            count = max(options.commands // per_command, 8)
+            # All figures stand beside GET: it is counted ten times as long.
+            count = max(options.commands * (10 if base is None else 1) // per_command, 8)
             warm, counted = range(WARM_UP // per_command), range(10_000, 10_000 + count)
             server.run(('FLUSHALL',))
             server.run_all(setup + setup_each([*warm, *counted]))

@@ -1,4 +1,4 @@
--- The script of the first seed document (2.4), to the letter: what every figure of the gate is set beside.
+-- The script of the first seed document (2.4), to the letter.
 local bought = redis.call('GET', KEYS[2])
 if bought == '1' then
     return {-1, 'ALREADY_BOUGHT'}

@@ -42,17 +42,24 @@ impl GateError {
 
 impl From<RedisError> for GateError {
     fn from(error: RedisError) -> Self {
-        let corrupt = match error.kind() {
-            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => true,
-            ErrorKind::Server(ServerErrorKind::CrossSlot) => true,
-            // ERR says all sorts of things, "max number of clients reached" among them; a script that stumbled names itself.
-            ErrorKind::Server(ServerErrorKind::ResponseError) => {
-                error.detail().is_some_and(|detail| detail.contains("user_script"))
-            }
-            ErrorKind::Extension => error.code() == Some("WRONGTYPE"),
-            // The client library may add kinds; one that is not known to mean nonsense is taken for a failure that passes.
-            _ => false,
-        };
-        if corrupt { Self::Corrupt(Corruption::Stumbled(error)) } else { Self::Unavailable(error) }
+        if is_corruption(&error) { Self::Corrupt(Corruption::Stumbled(error)) } else { Self::Unavailable(error) }
+    }
+}
+
+fn is_corruption(error: &RedisError) -> bool {
+    match error.kind() {
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => true,
+        ErrorKind::Server(ServerErrorKind::CrossSlot) => true,
+        // ERR says all sorts of things, "max number of clients reached" among them; a script that stumbled names itself.
+        ErrorKind::Server(ServerErrorKind::ResponseError) => {
+            error.detail().is_some_and(|detail| detail.contains("user_script"))
+        }
+        // Asked of the server's own words: a pipeline's error has no code of its own.
+        ErrorKind::Extension => {
+            let words = error.clone().into_server_errors();
+            words.is_some_and(|errors| errors.iter().any(|(_, error)| error.code() == "WRONGTYPE"))
+        }
+        // The client library may add kinds; one that is not known to mean nonsense is taken for a failure that passes.
+        _ => false,
     }
 }

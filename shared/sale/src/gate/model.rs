@@ -126,7 +126,8 @@ impl Model {
                     && present.user_id == hold.user_id;
                 present.state == HoldState::Released && !same
             };
-            let lost = holds.next().filter(|hold| book.holds.get(order_no).is_none_or(|present| in_the_way(present, hold)));
+            let lost =
+                holds.next().filter(|hold| book.holds.get(order_no).is_none_or(|present| in_the_way(present, hold)));
             if let Some(hold) = lost {
                 book.available -= hold.quantity.units();
                 book.holds.insert(
