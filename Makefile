@@ -59,6 +59,10 @@ lint: setup ## formatting, clippy, the template
 .PHONY: check
 check: lint test ## lint and test
 
+.PHONY: bench
+bench: ## what the gate's scripts cost, in instructions beside GET; fails over a goal (needs valgrind)
+	@python3 tests/suite/bench/ir_gate.py
+
 .PHONY: invoke
 invoke: | $(PYTHON) ## call one deployed function: F=buy E=events/buy/admit.202.json
 	@$(STACK) invoke "$(F)" "$(E)"
