@@ -50,7 +50,11 @@ impl TryFrom<String> for Fingerprint {
 
     fn try_from(text: String) -> Result<Self, FingerprintError> {
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        if text.len() == FINGERPRINT_DIGITS && text.bytes().all(is_digit) { Ok(Self(text)) } else { Err(FingerprintError) }
+        if text.len() == FINGERPRINT_DIGITS && text.bytes().all(is_digit) {
+            Ok(Self(text))
+        } else {
+            Err(FingerprintError)
+        }
     }
 }
 
@@ -88,15 +92,25 @@ pub enum Refusal {
     RequestIdReused,
     Paused,
     /// The end, by the gate's clock.
-    Ended { ends_at: UnixMillis },
+    Ended {
+        ends_at: UnixMillis,
+    },
     /// Limit 1, and one live unit already.
     AlreadyBought,
-    LimitExceeded { remaining: u32 },
+    LimitExceeded {
+        remaining: u32,
+    },
     StockEmpty,
-    InsufficientStock { remaining: u32 },
-    NotStarted { starts_at: UnixMillis },
+    InsufficientStock {
+        remaining: u32,
+    },
+    NotStarted {
+        starts_at: UnixMillis,
+    },
     /// Too soon after the last admission of this user or device.
-    RateLimited { retry_after_ms: u32 },
+    RateLimited {
+        retry_after_ms: u32,
+    },
 }
 
 #[cfg(test)]
