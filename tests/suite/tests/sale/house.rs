@@ -11,7 +11,7 @@ use aws_lc_rs::hmac;
 use aws_sdk_dynamodb::types::AttributeValue;
 use kernel::ids::{ActivityId, OrderNo, Quantity, SkuId, UserId};
 use kernel::time::{Clock, UnixMillis};
-use platform::redis::RedisConnection;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use sale::Stores;
 use sale::admission::{Admission, AdmitRequest, Fingerprint, Refusal};
 use sale::audit::{self, Report, Verdict};
@@ -51,8 +51,8 @@ pub struct TestSale {
     pub weather: Weather,
     pub orders_queue: TestQueue,
     pub dead_letters: TestQueue,
-    pub stores: Stores<RedisConnection>,
-    pub shop: Shop<RedisConnection>,
+    pub stores: Stores<ConnectionManager>,
+    pub shop: Shop<ConnectionManager>,
     pub ledger: Ledger,
     pub offer: OfferId,
 }
@@ -68,7 +68,7 @@ impl TestSale {
         );
         let weather = Weather::before(&dynamo).await;
         let clock = Clock::manual(Clock::System.now());
-        let gate = Gate::new(redis.connect());
+        let gate = gate_at(&redis.url());
         let orders = Orders::new(weather.client.clone(), ORDERS.to_owned());
         let offers = Offers::new(weather.client.clone(), OFFERS.to_owned());
         let offer = OfferId { activity_id: "a1".parse().unwrap(), sku_id: "s10".parse().unwrap() };
@@ -178,9 +178,8 @@ impl TestSale {
     }
 
     /// The same stores, with a gate that nobody reaches: whoever changes something now dies before telling the gate.
-    pub fn cut_from_gate(&self) -> Stores<RedisConnection> {
-        let nowhere = RedisConnection::lazy(&"redis://127.0.0.1:1".parse().unwrap(), false, None).unwrap();
-        Stores { gate: Gate::new(nowhere), ..self.stores.clone() }
+    pub fn cut_from_gate(&self) -> Stores<ConnectionManager> {
+        Stores { gate: gate_at("redis://127.0.0.1:1"), ..self.stores.clone() }
     }
 
     // Buyers.
@@ -308,7 +307,7 @@ impl TestSale {
     }
 
     /// A sweep whose words to the buyers are all stored, or none of them; and those words.
-    pub async fn sweep_telling(&self, stores: &Stores<RedisConnection>, told: Told) -> (Swept, Vec<Decided>) {
+    pub async fn sweep_telling(&self, stores: &Stores<ConnectionManager>, told: Told) -> (Swept, Vec<Decided>) {
         let deadline = self.now().plus_secs(60);
         let words = Mutex::new(Vec::new());
         let tell = async |decided: &[Decided]| {
@@ -410,6 +409,17 @@ impl TestSale {
         let report = self.audit(0).await;
         assert_eq!((report.verdict, report.violations), (Verdict::Pass, Vec::new()));
     }
+}
+
+/// A gate over a connection that waits: the functions' own gives up after half a second, which a machine busy with other
+/// tests may well take.
+fn gate_at(url: &str) -> Gate<ConnectionManager> {
+    let config = ConnectionManagerConfig::new()
+        .set_number_of_retries(0)
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    let client = redis::Client::open(url).unwrap();
+    Gate::new(ConnectionManager::new_lazy_with_config(client, config).unwrap())
 }
 
 fn item_key(pk: &str, sk: &str) -> HashMap<String, AttributeValue> {
