@@ -28,6 +28,9 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// What every answer and every frame is held against.
 static CONTRACT: LazyLock<Contract> = LazyLock::new(Contract::read);
 
+/// Held by whoever sweeps: on the stack one sweep runs at a time, and a test may want to be the one.
+pub static SWEEPING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// A running stack, as one test sees it.
 #[derive(Debug, Clone)]
 pub struct Local {
@@ -135,6 +138,7 @@ impl Local {
 
     /// One run of the sweep, now instead of within the minute.
     pub async fn sweep(&self) {
+        let _alone = SWEEPING.lock().await;
         let answer = self.invoke("sweep", &json!({})).await;
         assert_eq!(answer.error, None, "the sweep failed: {}", answer.payload);
     }

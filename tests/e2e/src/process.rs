@@ -38,6 +38,7 @@ pub struct FunctionProcess {
 
 /// An event that is being handled.
 #[derive(Debug)]
+#[must_use = "a function that is not listened to may still be at work"]
 pub struct Pending(oneshot::Receiver<Result<Value, Value>>);
 
 #[derive(Debug)]
@@ -124,6 +125,20 @@ impl FunctionProcess {
         let status = self.end().await;
         assert_eq!(status.terminating_signal(), Some(Signal::KILL.as_raw()), "{status:?}: {}", self.said());
         assert!(self.said().contains(&format!("{CRASH_AT} {point}")), "it died elsewhere: {}", self.said());
+    }
+
+    /// Waits until the process has died at `point` or has answered; whether it died.
+    pub async fn dies_at_or_answers(&mut self, point: &str, mut pending: Pending) -> bool {
+        tokio::select! {
+            () = self.dies_at(point) => true,
+            answer = &mut pending.0 => {
+                // When it dies, nobody answers any more.
+                if answer.is_err() {
+                    self.dies_at(point).await;
+                }
+                answer.is_err()
+            }
+        }
     }
 
     /// The code of a process that ends by itself.

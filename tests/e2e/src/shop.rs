@@ -12,8 +12,9 @@ use kernel::ids::OrderNo;
 use sale::gate::Snapshot;
 use sale::offer::OfferId;
 use sale::store::orders::OrderRow;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::contract::root;
 use crate::local::frame_is_documented;
 use crate::{Local, SOON, eventually};
 
@@ -263,23 +264,12 @@ impl Buyer {
 
     /// The event that API Gateway makes of a purchase, for a function that runs beside the stack.
     pub fn buy_event(&self, qty: u32, request_id: &str) -> Value {
-        json!({
-            "version": "2.0",
-            "routeKey": "POST /api/seckill/buy",
-            "rawPath": "/api/seckill/buy",
-            "rawQueryString": "",
-            "headers": {
-                "authorization": format!("Bearer {}", self.token.text()),
-                "content-type": "application/json",
-                "x-request-id": request_id,
-            },
-            "requestContext": {
-                "requestId": format!("e2e-{request_id}"),
-                "http": {"method": "POST", "path": "/api/seckill/buy", "sourceIp": "127.0.0.1"},
-            },
-            "body": serde_json::to_string(&self.wish(qty)).unwrap(),
-            "isBase64Encoded": false,
-        })
+        let sample = std::fs::read(root().join("events/buy/admit.202.json")).unwrap();
+        let mut event: Value = serde_json::from_slice(&sample).unwrap();
+        event["headers"]["authorization"] = format!("Bearer {}", self.token.text()).into();
+        event["headers"]["x-request-id"] = request_id.into();
+        event["body"] = serde_json::to_string(&self.wish(qty)).unwrap().into();
+        event
     }
 }
 

@@ -14,16 +14,25 @@ use std::time::Duration;
 
 use client::Socket;
 use client::documents::{OrderStatus, ProblemCode, ResultStatus};
+use e2e::local::SWEEPING;
 use e2e::process::At;
 use e2e::{Buyer, FunctionProcess, LossyRedis, Offer, SOON, Shop, eventually};
 use kernel::ids::OrderNo;
 use sale::admission::HoldState;
 use sale::order::{FailReason, OrderStatus as RowStatus};
 use sale::queue::OrderMessage;
+use sale::store::orders::OUTBOX_DELAY_SECS;
+use sale::sweep::ABANDON_SECS;
 use serde_json::{Value, json};
 
 /// The promise: a hold that a killed function left is settled within this.
 const SETTLED_WITHIN: Duration = Duration::from_secs(120);
+
+/// A hold without a row is given up, and a row that was not sent is sent, after thirty seconds.
+const OLD_ENOUGH: Duration = {
+    assert!(ABANDON_SECS == OUTBOX_DELAY_SECS);
+    Duration::from_secs(ABANDON_SECS.unsigned_abs())
+};
 
 /// A buy that dies at `point`: the number of the order it was about.
 async fn buy_dies_at(shop: &Shop, buyer: &Buyer, request_id: &str, point: &'static str) -> OrderNo {
@@ -35,8 +44,9 @@ async fn buy_dies_at(shop: &Shop, buyer: &Buyer, request_id: &str, point: &'stat
     order_no.clone()
 }
 
-/// Sweeps until the row of an order is settled.
+/// Sweeps until the row of an order is settled: once it is old enough for any sweep to care.
 async fn swept(shop: &Shop, order_no: &OrderNo) -> sale::store::orders::OrderRow {
+    tokio::time::sleep(OLD_ENOUGH).await;
     eventually(&format!("a sweep settles {order_no}"), SETTLED_WITHIN, async || {
         shop.local.sweep().await;
         shop.row(order_no).await.filter(|row| row.status != RowStatus::PreCreated)
@@ -215,44 +225,42 @@ async fn once_each(shop: &Shop, messages: &[OrderMessage]) {
 async fn killed_after_it_gave_an_order_up_the_next_sweep_releases_its_unit() {
     let shop = Shop::open(Offer { limit_per_user: 1, ..Offer::default() }).await;
     let buyer = shop.buyer("u1");
-    // The deployed sweep ticks, too. When it is the one that gives the order up, there is nothing to see: another order.
-    for attempt in 1.. {
-        let request_id = format!("k{attempt}");
-        buy_dies_at(&shop, &shop.buyer(&format!("{request_id}-u")), &request_id, "buy.after_script").await;
-        tokio::time::sleep(Duration::from_secs(sale::sweep::ABANDON_SECS as u64 + 1)).await;
-        if let Some(order_no) = sweep_dies(&shop).await {
-            let row = shop.row(&order_no).await.unwrap();
-            assert_eq!((row.status, row.reason), (RowStatus::Failed, Some(FailReason::Abandoned)));
-            eventually("the next sweep releases the unit", SETTLED_WITHIN, async || {
-                shop.local.sweep().await;
-                (shop.snapshot().await.holds[&order_no].state == HoldState::Released).then_some(())
-            })
-            .await;
-            break;
-        }
-        assert!(attempt < 3, "the deployed sweep is always first");
-    }
+    let order_no = eventually("a sweep dies of this order", 3 * SETTLED_WITHIN, async || {
+        let request_id = format!("k{}", shop.rows().await.len());
+        buy_dies_at(&shop, &shop.buyer(&request_id), &request_id, "buy.after_script").await;
+        tokio::time::sleep(OLD_ENOUGH).await;
+        sweep_dies(&shop).await
+    })
+    .await;
+    let row = shop.row(&order_no).await.unwrap();
+    assert_eq!((row.status, row.reason), (RowStatus::Failed, Some(FailReason::Abandoned)));
+    eventually("the next sweep releases the unit", SETTLED_WITHIN, async || {
+        shop.local.sweep().await;
+        (shop.snapshot().await.holds[&order_no].state == HoldState::Released).then_some(())
+    })
+    .await;
     assert_eq!(shop.units().await, (10, 0));
     let order_no = buyer.accepted(1, "k1").await;
     buyer.wins(&order_no).await;
     shop.audit().await;
 }
 
-/// Runs sweeps that die when they give an order up, until one has given up an order of this shop: its number, when its hold is
-/// still there. Orders of other shops may be given up on the way; their tests wait for any sweep.
+/// Runs sweeps that die when they give an order up, until one gives up an order of this shop: its number, while its hold is
+/// still there. None when the deployed sweep, which ticks by itself, was first. Orders of other tests may be given up on the
+/// way: they wait for any sweep.
 async fn sweep_dies(shop: &Shop) -> Option<OrderNo> {
-    for _ in 0..5 {
-        let waiting: Vec<OrderNo> = shop.snapshot().await.pending.into_keys().collect();
-        let [order_no] = &waiting[..] else { return None };
+    let _alone = SWEEPING.lock().await;
+    let waiting: Vec<OrderNo> = shop.snapshot().await.pending.into_keys().collect();
+    let [order_no] = &waiting[..] else { return None };
+    while shop.row(order_no).await.is_none() {
         let mut sweep = FunctionProcess::start_at(&shop.local, "sweep", At::Crash("sweep.after_abandon")).await;
-        let _unanswered = sweep.send(&json!({}));
-        sweep.dies_at("sweep.after_abandon").await;
-        if shop.row(order_no).await.is_some() {
-            let hold = shop.snapshot().await.holds.remove(order_no).unwrap();
-            return (hold.state == HoldState::Held).then(|| order_no.clone());
+        let tick = sweep.send(&json!({}));
+        if !sweep.dies_at_or_answers("sweep.after_abandon", tick).await {
+            return None;
         }
     }
-    panic!("five sweeps died of other orders");
+    let hold = shop.snapshot().await.holds.remove(order_no).unwrap();
+    (hold.state == HoldState::Held).then(|| order_no.clone())
 }
 
 // ------------------------------------------------------------------- frozen, and deaf
