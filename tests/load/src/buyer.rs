@@ -31,8 +31,10 @@ pub(crate) struct Scene<'a> {
     pub(crate) stack: &'a Stack,
     /// For the first press.
     pub(crate) pressing: Api,
-    /// For everything after it.
+    /// For retries and second wishes.
     pub(crate) later: Api,
+    /// For polls.
+    pub(crate) asking: Api,
     pub(crate) handshakes: Semaphore,
     pub(crate) answered: Phase,
     pub(crate) decided: Phase,
@@ -165,7 +167,8 @@ impl Story<'_> {
 
     async fn shop(&mut self, scene: &Scene<'_>, token: Token, socket: Option<Socket>) {
         let pressing = scene.pressing.signed_in(token.clone()).on_device(&self.buyer.device_id);
-        let later = scene.later.signed_in(token).on_device(&self.buyer.device_id);
+        let later = scene.later.signed_in(token.clone()).on_device(&self.buyer.device_id);
+        let asking = scene.asking.signed_in(token);
         self.wish(scene, &pressing, &later, 0).await;
         scene.answered.one_done();
 
@@ -181,7 +184,7 @@ impl Story<'_> {
         }
         ear = self.come_back(scene, ear, left_at).await;
         for index in 0..self.orders.len() {
-            self.hear(&later, &mut ear, index).await;
+            self.hear(&asking, &mut ear, index).await;
             scene.decided.one_done();
         }
         if let Ear::Connected(socket) | Ear::Returned(socket) = ear {

@@ -81,7 +81,7 @@ pub(crate) struct Plan {
 /// A part in the cast: offer, units asked for, line, role. A forger's token is chosen when the part is given out.
 type Part = (Offer, u32, Line, Role);
 
-/// Two in five connect, half of them leave; one in twenty is a forger.
+/// Seven in twenty connect, four of them leave; one in twenty is a forger.
 const CAST: [Part; 20] = [
     (Offer::Single, 1, Line::Socket, Role::Plain),
     (Offer::Single, 1, Line::Socket, Role::Retries),
@@ -96,7 +96,7 @@ const CAST: [Part; 20] = [
     (Offer::Single, 1, Line::Polls, Role::ComesTwice),
     (Offer::Single, 1, Line::Polls, Role::Snoops),
     (Offer::Single, 1, Line::Polls, Role::Forged(BadToken::Expired)),
-    (Offer::Multi, 1, Line::Socket, Role::Plain),
+    (Offer::Multi, 1, Line::Polls, Role::Plain),
     (Offer::Multi, 2, Line::Socket, Role::ComesTwice),
     (Offer::Multi, 3, Line::Leaves, Role::Retries),
     (Offer::Multi, 1, Line::Polls, Role::ComesTwice),

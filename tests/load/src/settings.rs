@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
 
-/// Two sockets in five buyers and a few calls under way have to fit into the usual limit of open files.
+/// A socket for every third buyer and a few calls under way have to fit into the usual limit of open files.
 const MAX_BUYERS: u64 = 20_000;
 const MAX_STOCK: u64 = 100_000;
 const MAX_CONCURRENCY: u64 = 256;
@@ -20,9 +20,9 @@ pub(crate) struct Settings {
     /// Units of each of the two offers.
     #[arg(long, env = "STOCK", default_value_t = 100, value_parser = RangedU64ValueParser::<u32>::new().range(1..=MAX_STOCK))]
     pub(crate) stock: u32,
-    /// Buy calls under way at once. The local AWS runs one process per call under way and answers about 270 calls a
-    /// second whatever this is; 32 keeps it busy without a queue inside it.
-    #[arg(long, env = "CONCURRENCY", default_value_t = 32, value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_CONCURRENCY))]
+    /// Buy calls under way at once. The local AWS answers as many calls a second with 16 as with more (about 270 on two
+    /// free cores); the rest would only stand in line there, before the consumer and the pushes too.
+    #[arg(long, env = "CONCURRENCY", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_CONCURRENCY))]
     pub(crate) concurrency: usize,
     /// Decides who does what; the same seed and number of buyers make the same crowd. Random when absent.
     #[arg(long, env = "SEED")]

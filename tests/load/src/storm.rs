@@ -1,8 +1,8 @@
 //! Everybody at once.
 //!
 //! All buyers are futures of one task: they press the button in the order of the plan, as many at a time as the settings
-//! allow, and live their lives to the end. What a buyer does after the first press (retries, second wishes, polls) goes
-//! through a lane of its own, or it would wait behind the whole crowd.
+//! allow, and live their lives to the end. What a buyer does after the first press goes through lanes of its own (one for
+//! retries and second wishes, one for polls), or it would wait behind the whole crowd.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,9 @@ use crate::stage::Sale;
 
 /// Handshakes under way at once; each is a process of the local AWS.
 const HANDSHAKES: usize = 8;
-/// Calls of those who have pressed the button already.
+/// Buy calls of those who have pressed the button already, and questions for a result.
 const LATER_CALLS: usize = 8;
+const QUESTIONS: usize = 8;
 /// Sockets closed at once, and the least pause before the next ones. The gateway calls `$disconnect` without being waited
 /// for, one process each: a thousand goodbyes in one moment take a small machine down.
 const GOODBYES: usize = 8;
@@ -34,7 +35,7 @@ const CONNECT_TRIES: u32 = 4;
 const PONG_WITHIN: Duration = Duration::from_secs(20);
 /// How long a phase may take: so much, and so much more for each of the crowd. About five times what it takes.
 const CONNECT_GRACE: Duration = Duration::from_secs(60);
-const CONNECT_EACH: Duration = Duration::from_millis(100);
+const CONNECT_EACH: Duration = Duration::from_millis(200);
 const STORM_GRACE: Duration = Duration::from_secs(120);
 const STORM_EACH: Duration = Duration::from_millis(40);
 /// Calls that failed are shown, but a broken stack must not fill the screen.
@@ -106,6 +107,7 @@ pub(crate) async fn run<'a>(
         stack,
         pressing: api.at_most(settings.concurrency),
         later: api.at_most(LATER_CALLS),
+        asking: api.at_most(QUESTIONS),
         handshakes: Semaphore::new(HANDSHAKES),
         answered: progress.phase("buyers answered", plan.buyers.len()),
         decided: progress.phase("orders decided", 0),
