@@ -11,7 +11,7 @@
 //! fn main() -> std::process::ExitCode {
 //!     platform::boot::run(async |boot| {
 //!         let state = catalog::State::start(&boot).await?;
-//!         platform::http::serve(&state, catalog::handle).await
+//!         platform::http::serve(state, catalog::handle).await
 //!     })
 //! }
 //! ```
