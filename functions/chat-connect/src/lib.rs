@@ -24,11 +24,7 @@ impl FromEnv for Config {
         let connections_table = env.required("CONNECTIONS_TABLE");
         let auth = AuthConfig::from_env(env);
         let allow_token_in_query = env.switch("ALLOW_TOKEN_IN_QUERY");
-        Ok(Self {
-            connections_table: connections_table?,
-            auth: auth?,
-            allow_token_in_query: allow_token_in_query?,
-        })
+        Ok(Self { connections_table: connections_table?, auth: auth?, allow_token_in_query: allow_token_in_query? })
     }
 }
 

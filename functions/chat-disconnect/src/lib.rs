@@ -26,10 +26,7 @@ pub struct State {
 impl State {
     pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
         let client = aws_sdk_dynamodb::Client::new(&boot.aws);
-        Ok(Self {
-            connections: Connections::new(client, boot.config.connections_table.clone()),
-            clock: Clock::System,
-        })
+        Ok(Self { connections: Connections::new(client, boot.config.connections_table.clone()), clock: Clock::System })
     }
 }
 

@@ -22,9 +22,7 @@ use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ConnectionId;
-use crate::store::{
-    Item, StoreError, TTL, Table, Written, conditional, key, number, unavailable, user_pk,
-};
+use crate::store::{Item, StoreError, TTL, Table, Written, conditional, key, number, unavailable, user_pk};
 
 /// How long rows count after `connectedAt`: the gateway cuts every socket at two hours.
 pub const LIFETIME_SECS: i64 = (2 * 60 + 10) * 60;
@@ -93,18 +91,12 @@ impl Connection {
     }
 
     fn user_key(&self) -> Item {
-        key(
-            user_pk(&self.user_id),
-            format!("{SK_CONNECTION}{}", self.connection_id),
-        )
+        key(user_pk(&self.user_id), format!("{SK_CONNECTION}{}", self.connection_id))
     }
 
     fn row(&self, key: Item) -> Result<Item, StoreError> {
         let mut row: Item = serde_dynamo::to_item(self).map_err(StoreError::Corrupt)?;
-        row.insert(
-            TTL.to_owned(),
-            number(self.connected_at.plus_secs(LIFETIME_SECS).secs()),
-        );
+        row.insert(TTL.to_owned(), number(self.connected_at.plus_secs(LIFETIME_SECS).secs()));
         row.extend(key);
         Ok(row)
     }
@@ -122,38 +114,24 @@ pub struct Connections {
 
 impl Connections {
     pub fn new(client: aws_sdk_dynamodb::Client, table: String) -> Self {
-        Self {
-            table: Table {
-                client,
-                name: table,
-            },
-        }
+        Self { table: Table { client, name: table } }
     }
 
     /// Stores a new connection, and lets go the oldest of its user beyond [`MAX_PER_USER`].
     ///
     /// `$disconnect` may have come first, when the client gave up while `$connect` was still at work. It left a mark, and
     /// nothing is stored: nobody would ever remove it.
-    pub async fn register(
-        &self,
-        connection: &Connection,
-        now: UnixMillis,
-    ) -> Result<Registration, StoreError> {
+    pub async fn register(&self, connection: &Connection, now: UnixMillis) -> Result<Registration, StoreError> {
         let meta = Put::builder()
             .table_name(&self.table.name)
             .set_item(Some(connection.row(connection.meta_key())?))
             .condition_expression("attribute_not_exists(pk)")
             .build();
-        let of_user = Put::builder()
-            .table_name(&self.table.name)
-            .set_item(Some(connection.row(connection.user_key())?))
-            .build();
-        let actions = [meta, of_user]
-            .into_iter()
-            .map(|put| put.map(|put| TransactWriteItem::builder().put(put).build()));
-        let actions = actions
-            .collect::<Result<_, _>>()
-            .map_err(unavailable("TransactWriteItems"))?;
+        let of_user =
+            Put::builder().table_name(&self.table.name).set_item(Some(connection.row(connection.user_key())?)).build();
+        let actions =
+            [meta, of_user].into_iter().map(|put| put.map(|put| TransactWriteItem::builder().put(put).build()));
+        let actions = actions.collect::<Result<_, _>>().map_err(unavailable("TransactWriteItems"))?;
         match self.table.transact(actions).await? {
             Written::Refused => Ok(Registration::AlreadyEnded),
             Written::Done(()) => {
@@ -164,11 +142,7 @@ impl Connections {
     }
 
     /// Looks after the new one is stored, so of two that register at once the later to look sees both.
-    async fn let_go_beyond_bound(
-        &self,
-        newest: &Connection,
-        now: UnixMillis,
-    ) -> Result<(), StoreError> {
+    async fn let_go_beyond_bound(&self, newest: &Connection, now: UnixMillis) -> Result<(), StoreError> {
         let mut others = self.of_user(&newest.user_id).await?;
         others.retain(|other| other.connection_id != newest.connection_id);
         others.sort_by_key(|other| std::cmp::Reverse(other.connected_at));
@@ -182,11 +156,7 @@ impl Connections {
     }
 
     /// The connection that a frame came by.
-    pub async fn find(
-        &self,
-        connection_id: &ConnectionId,
-        now: UnixMillis,
-    ) -> Result<Option<Connection>, StoreError> {
+    pub async fn find(&self, connection_id: &ConnectionId, now: UnixMillis) -> Result<Option<Connection>, StoreError> {
         let found = self
             .table
             .client
@@ -209,19 +179,13 @@ impl Connections {
     ///
     /// `false`: it ended meanwhile.
     pub async fn go_live(&self, connection: &Connection) -> Result<bool, StoreError> {
-        let live =
-            serde_dynamo::to_attribute_value(ConnectionState::Live).map_err(StoreError::Corrupt)?;
-        if !self
-            .change(connection, "state", live, IS_REGISTERED)
-            .await?
-        {
+        let live = serde_dynamo::to_attribute_value(ConnectionState::Live).map_err(StoreError::Corrupt)?;
+        if !self.change(connection, "state", live, IS_REGISTERED).await? {
             return Ok(false);
         }
         if connection.device.is_some() {
             let mut older = self.of_user(&connection.user_id).await?;
-            older.retain(|other| {
-                other.device == connection.device && other.connected_at < connection.connected_at
-            });
+            older.retain(|other| other.device == connection.device && other.connected_at < connection.connected_at);
             self.remove(&older).await?;
         }
         Ok(true)
@@ -229,19 +193,9 @@ impl Connections {
 
     /// The client has shown a token. One that expires earlier than what is known changes nothing: frames of one socket may
     /// overtake each other. Nor does one for a connection that has ended.
-    pub async fn renew(
-        &self,
-        connection: &Connection,
-        expires_at: UnixMillis,
-    ) -> Result<(), StoreError> {
+    pub async fn renew(&self, connection: &Connection, expires_at: UnixMillis) -> Result<(), StoreError> {
         let condition = format!("{IS_REGISTERED} AND expiresAt < :value");
-        self.change(
-            connection,
-            "expiresAt",
-            number(expires_at.get()),
-            &condition,
-        )
-        .await?;
+        self.change(connection, "expiresAt", number(expires_at.get()), &condition).await?;
         Ok(())
     }
 
@@ -264,21 +218,13 @@ impl Connections {
                 .build();
             update.map(|update| TransactWriteItem::builder().update(update).build())
         };
-        let actions = [connection.meta_key(), connection.user_key()]
-            .into_iter()
-            .map(update);
-        let actions = actions
-            .collect::<Result<_, _>>()
-            .map_err(unavailable("TransactWriteItems"))?;
+        let actions = [connection.meta_key(), connection.user_key()].into_iter().map(update);
+        let actions = actions.collect::<Result<_, _>>().map_err(unavailable("TransactWriteItems"))?;
         Ok(self.table.transact(actions).await? == Written::Done(()))
     }
 
     /// Where a user can be reached now: live, and with a token that has not expired.
-    pub async fn live(
-        &self,
-        user_id: &UserId,
-        now: UnixMillis,
-    ) -> Result<Vec<Connection>, StoreError> {
+    pub async fn live(&self, user_id: &UserId, now: UnixMillis) -> Result<Vec<Connection>, StoreError> {
         let mut connections = self.of_user(user_id).await?;
         connections.retain(|connection| match connection.state {
             ConnectionState::Live => !connection.is_over(now) && !connection.is_expired(now),
@@ -289,35 +235,24 @@ impl Connections {
 
     /// Every row of a user, of whatever age and state.
     async fn of_user(&self, user_id: &UserId) -> Result<Vec<Connection>, StoreError> {
-        let rows = self
-            .table
-            .rows_of_user(user_id, SK_CONNECTION.to_owned())
-            .await?;
+        let rows = self.table.rows_of_user(user_id, SK_CONNECTION.to_owned()).await?;
         rows.into_iter().map(parse).collect()
     }
 
     /// Removes both rows of each, there or not.
     pub async fn remove(&self, connections: &[Connection]) -> Result<(), StoreError> {
-        let keys = connections
-            .iter()
-            .flat_map(|connection| [connection.user_key(), connection.meta_key()]);
+        let keys = connections.iter().flat_map(|connection| [connection.user_key(), connection.meta_key()]);
         let deletes = keys.map(|key| {
             let delete = DeleteRequest::builder().set_key(Some(key)).build();
             delete.map(|delete| WriteRequest::builder().delete_request(delete).build())
         });
-        let deletes = deletes
-            .collect::<Result<_, _>>()
-            .map_err(unavailable("BatchWriteItem"))?;
+        let deletes = deletes.collect::<Result<_, _>>().map_err(unavailable("BatchWriteItem"))?;
         self.table.write_all(deletes).await
     }
 
     /// The socket is closed: its rows go. If there are none (yet), a mark is left that `register` stops at, so whichever of
     /// the two comes first, no row stays behind.
-    pub async fn end(
-        &self,
-        connection_id: &ConnectionId,
-        now: UnixMillis,
-    ) -> Result<(), StoreError> {
+    pub async fn end(&self, connection_id: &ConnectionId, now: UnixMillis) -> Result<(), StoreError> {
         if self.end_registered(connection_id).await? || self.bar(connection_id, now).await? {
             return Ok(());
         }
@@ -331,12 +266,7 @@ impl Connections {
         let Some(connection) = self.take(connection_id).await? else {
             return Ok(false);
         };
-        let call = self
-            .table
-            .client
-            .delete_item()
-            .table_name(&self.table.name)
-            .set_key(Some(connection.user_key()));
+        let call = self.table.client.delete_item().table_name(&self.table.name).set_key(Some(connection.user_key()));
         conditional("DeleteItem", || call.clone().send()).await?;
         Ok(true)
     }
@@ -352,10 +282,7 @@ impl Connections {
             .condition_expression(IS_REGISTERED)
             .return_values(ReturnValue::AllOld);
         match conditional("DeleteItem", || call.clone().send()).await? {
-            Written::Done(DeleteItemOutput {
-                attributes: Some(row),
-                ..
-            }) => parse(row).map(Some),
+            Written::Done(DeleteItemOutput { attributes: Some(row), .. }) => parse(row).map(Some),
             Written::Done(_) | Written::Refused => Ok(None),
         }
     }

@@ -55,27 +55,15 @@ pub struct Gateway {
 impl Gateway {
     /// `client` has the management endpoint. Its own retries and time-outs are replaced by those above.
     pub fn new(client: &Client) -> Self {
-        let timeouts = TimeoutConfig::builder()
-            .operation_attempt_timeout(TRY_TIMEOUT)
-            .build();
-        let config = client
-            .config()
-            .to_builder()
-            .retry_config(RetryConfig::disabled())
-            .timeout_config(timeouts)
-            .build();
-        Self {
-            client: Client::from_conf(config),
-        }
+        let timeouts = TimeoutConfig::builder().operation_attempt_timeout(TRY_TIMEOUT).build();
+        let config =
+            client.config().to_builder().retry_config(RetryConfig::disabled()).timeout_config(timeouts).build();
+        Self { client: Client::from_conf(config) }
     }
 
     /// Sends one text frame.
     pub async fn post(&self, connection_id: &ConnectionId, frame: &str) -> Posted {
-        let call = self
-            .client
-            .post_to_connection()
-            .connection_id(connection_id.as_str())
-            .data(Blob::new(frame));
+        let call = self.client.post_to_connection().connection_id(connection_id.as_str()).data(Blob::new(frame));
         let mut attempt = 0;
         loop {
             let error = match call.clone().send().await {
@@ -97,13 +85,7 @@ impl Gateway {
 
     /// Closes the socket. One that is gone already is closed.
     pub async fn close(&self, connection_id: &ConnectionId) -> Result<(), GatewayError> {
-        match self
-            .client
-            .delete_connection()
-            .connection_id(connection_id.as_str())
-            .send()
-            .await
-        {
+        match self.client.delete_connection().connection_id(connection_id.as_str()).send().await {
             Ok(_) => Ok(()),
             Err(error) if judge(&error) == Verdict::Gone => Ok(()),
             Err(error) => Err(GatewayError(Box::new(error))),
@@ -113,14 +95,9 @@ impl Gateway {
 
 /// By the HTTP status: what stands between us and the API (and the local gateway) does not always name the error's type.
 fn judge<E>(error: &SdkError<E>) -> Verdict {
-    match error
-        .raw_response()
-        .map(|response| response.status().as_u16())
-    {
+    match error.raw_response().map(|response| response.status().as_u16()) {
         Some(GONE) => Verdict::Gone,
-        Some(status) if status == TOO_MANY_REQUESTS || SERVER_ERRORS.contains(&status) => {
-            Verdict::Transient
-        }
+        Some(status) if status == TOO_MANY_REQUESTS || SERVER_ERRORS.contains(&status) => Verdict::Transient,
         Some(_) => Verdict::Refused,
         // No answer: refused, cut, or too slow.
         None => Verdict::Transient,

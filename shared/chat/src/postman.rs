@@ -57,12 +57,7 @@ pub struct Postman {
 
 impl Postman {
     /// `table`: the connections table. `management`: a client with the endpoint of the WebSocket stage.
-    pub fn new(
-        dynamo: DynamoClient,
-        table: String,
-        management: &ManagementClient,
-        clock: Clock,
-    ) -> Self {
+    pub fn new(dynamo: DynamoClient, table: String, management: &ManagementClient, clock: Clock) -> Self {
         Self {
             connections: Connections::new(dynamo.clone(), table.clone()),
             results: Results::new(dynamo, table),
@@ -88,16 +83,11 @@ impl Postman {
 
         let mut by_user: BTreeMap<&UserId, Vec<StoredResult>> = BTreeMap::new();
         for notice in notices {
-            by_user
-                .entry(&notice.user_id)
-                .or_default()
-                .push(StoredResult::new(notice, now));
+            by_user.entry(&notice.user_id).or_default().push(StoredResult::new(notice, now));
         }
         let mut unreached = count(notices);
         let pushes = stream::iter(by_user)
-            .map(|(user_id, results)| async move {
-                (count(&results), self.push(user_id, &results).await)
-            })
+            .map(|(user_id, results)| async move { (count(&results), self.push(user_id, &results).await) })
             .buffer_unordered(USERS_AT_ONCE)
             .take_until(tokio::time::sleep(PUSH_BUDGET));
         let mut pushes = std::pin::pin!(pushes);
@@ -117,36 +107,27 @@ impl Postman {
     async fn push(&self, user_id: &UserId, results: &[StoredResult]) -> Delivery {
         let connections = match self.connections.live(user_id, self.now()).await {
             Ok(connections) if connections.is_empty() => {
-                return Delivery {
-                    offline: count(results),
-                    ..Delivery::default()
-                };
+                return Delivery { offline: count(results), ..Delivery::default() };
             }
             Ok(connections) => connections,
             Err(error) => {
                 warn!(%user_id, error = &error as &dyn std::error::Error, "connections not read; results left to sync");
-                return Delivery {
-                    left: count(results),
-                    ..Delivery::default()
-                };
+                return Delivery { left: count(results), ..Delivery::default() };
             }
         };
         let posts = connections.iter().map(|connection| async move {
-            let frames: Vec<_> = results
-                .iter()
-                .map(|result| ServerFrame::result(result, connection.language))
-                .collect();
+            let frames: Vec<_> =
+                results.iter().map(|result| ServerFrame::result(result, connection.language)).collect();
             self.send(connection, &frames).await
         });
         // As many at once as a user may have connections, which is few.
         let sent = futures_util::future::join_all(posts).await;
-        sent.into_iter()
-            .fold(Delivery::default(), |sum, sent| Delivery {
-                delivered: sum.delivered + sent.delivered,
-                offline: 0,
-                gone: sum.gone + sent.gone,
-                left: sum.left + sent.left,
-            })
+        sent.into_iter().fold(Delivery::default(), |sum, sent| Delivery {
+            delivered: sum.delivered + sent.delivered,
+            offline: 0,
+            gone: sum.gone + sent.gone,
+            left: sum.left + sent.left,
+        })
     }
 
     /// Frames to one connection, in order. After one that did not get through the others are not tried: `sync` brings them
@@ -157,10 +138,7 @@ impl Postman {
             let json = match frame.to_json() {
                 Ok(json) => json,
                 Err(error) => {
-                    warn!(
-                        error = &error as &dyn std::error::Error,
-                        "a frame cannot be written"
-                    );
+                    warn!(error = &error as &dyn std::error::Error, "a frame cannot be written");
                     break;
                 }
             };
@@ -187,11 +165,7 @@ impl Postman {
         if self.now().millis_since(connection.connected_at) <= YOUNG_MILLIS {
             return false;
         }
-        match self
-            .connections
-            .remove(std::slice::from_ref(connection))
-            .await
-        {
+        match self.connections.remove(std::slice::from_ref(connection)).await {
             Ok(()) => true,
             Err(error) => {
                 let connection_id = &connection.connection_id;
@@ -233,24 +207,13 @@ impl Postman {
     }
 
     /// The sender, live. `None`: not known, or over.
-    async fn look_up(
-        &self,
-        connection_id: &ConnectionId,
-    ) -> Result<Option<Connection>, StoreError> {
-        let Some(connection) = self
-            .connections
-            .find(connection_id, self.now())
-            .await?
-        else {
+    async fn look_up(&self, connection_id: &ConnectionId) -> Result<Option<Connection>, StoreError> {
+        let Some(connection) = self.connections.find(connection_id, self.now()).await? else {
             return Ok(None);
         };
         Ok(match connection.state {
             ConnectionState::Live => Some(connection),
-            ConnectionState::Connecting => self
-                .connections
-                .go_live(&connection)
-                .await?
-                .then_some(connection),
+            ConnectionState::Connecting => self.connections.go_live(&connection).await?.then_some(connection),
         })
     }
 
@@ -279,8 +242,7 @@ impl Postman {
 
     /// To a connection of which nothing is known, its language least of all.
     async fn ask_to_retry(&self, connection_id: &ConnectionId) {
-        let Ok(json) = ServerFrame::error(ErrorCode::RetryLater, Default::default()).to_json()
-        else {
+        let Ok(json) = ServerFrame::error(ErrorCode::RetryLater, Default::default()).to_json() else {
             return;
         };
         if let Posted::Failed(error) = self.gateway.post(connection_id, &json).await {
@@ -288,18 +250,9 @@ impl Postman {
         }
     }
 
-    pub(crate) async fn unacknowledged(
-        &self,
-        connection: &Connection,
-    ) -> Result<Vec<ServerFrame>, StoreError> {
-        let results = self
-            .results
-            .unacknowledged(&connection.user_id, self.now())
-            .await?;
-        Ok(results
-            .iter()
-            .map(|result| ServerFrame::result(result, connection.language))
-            .collect())
+    pub(crate) async fn unacknowledged(&self, connection: &Connection) -> Result<Vec<ServerFrame>, StoreError> {
+        let results = self.results.unacknowledged(&connection.user_id, self.now()).await?;
+        Ok(results.iter().map(|result| ServerFrame::result(result, connection.language)).collect())
     }
 
     pub(crate) async fn acknowledge(
@@ -308,14 +261,7 @@ impl Postman {
         order_no: &OrderNo,
         order_status: Option<&StatusWord>,
     ) -> Result<Acknowledgement, StoreError> {
-        self.results
-            .acknowledge(
-                &connection.user_id,
-                order_no,
-                order_status,
-                self.now(),
-            )
-            .await
+        self.results.acknowledge(&connection.user_id, order_no, order_status, self.now()).await
     }
 }
 

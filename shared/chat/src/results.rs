@@ -17,9 +17,7 @@ use kernel::text::Text;
 use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use crate::store::{
-    Item, StoreError, TTL, Table, Written, conditional, key, number, unavailable, user_pk,
-};
+use crate::store::{Item, StoreError, TTL, Table, Written, conditional, key, number, unavailable, user_pk};
 
 /// How long a result is repeated.
 pub const KEPT_SECS: i64 = 24 * 60 * 60;
@@ -83,11 +81,7 @@ impl TryFrom<String> for StatusWord {
 
     fn try_from(text: String) -> Result<Self, StatusWordError> {
         let allowed = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
-        if (1..=32).contains(&text.len()) && text.bytes().all(allowed) {
-            Ok(Self(text))
-        } else {
-            Err(StatusWordError)
-        }
+        if (1..=32).contains(&text.len()) && text.bytes().all(allowed) { Ok(Self(text)) } else { Err(StatusWordError) }
     }
 }
 
@@ -110,10 +104,7 @@ impl StoredResult {
 }
 
 fn result_key(user_id: &UserId, order_no: &OrderNo, order_status: &str) -> Item {
-    key(
-        user_pk(user_id),
-        format!("{SK_RESULT}{order_no}#{order_status}"),
-    )
+    key(user_pk(user_id), format!("{SK_RESULT}{order_no}#{order_status}"))
 }
 
 /// The stored results of all users.
@@ -124,12 +115,7 @@ pub struct Results {
 
 impl Results {
     pub fn new(client: aws_sdk_dynamodb::Client, table: String) -> Self {
-        Self {
-            table: Table {
-                client,
-                name: table,
-            },
-        }
+        Self { table: Table { client, name: table } }
     }
 
     /// Stores them, any number. On an error some are stored; storing all again does no harm.
@@ -137,35 +123,21 @@ impl Results {
         // DynamoDB takes no key twice in one batch, and a queue delivers more than once.
         let mut rows = HashMap::new();
         for notice in notices {
-            let mut row: Item = serde_dynamo::to_item(StoredResult::new(notice, now))
-                .map_err(StoreError::Corrupt)?;
+            let mut row: Item = serde_dynamo::to_item(StoredResult::new(notice, now)).map_err(StoreError::Corrupt)?;
             row.insert(TTL.to_owned(), number(now.plus_secs(KEPT_SECS).secs()));
-            row.extend(result_key(
-                &notice.user_id,
-                &notice.order_no,
-                &notice.order_status,
-            ));
-            rows.insert(
-                (&notice.user_id, &notice.order_no, &notice.order_status),
-                row,
-            );
+            row.extend(result_key(&notice.user_id, &notice.order_no, &notice.order_status));
+            rows.insert((&notice.user_id, &notice.order_no, &notice.order_status), row);
         }
         let puts = rows.into_values().map(|row| {
             let put = PutRequest::builder().set_item(Some(row)).build();
             put.map(|put| WriteRequest::builder().put_request(put).build())
         });
-        let puts = puts
-            .collect::<Result<_, _>>()
-            .map_err(unavailable("BatchWriteItem"))?;
+        let puts = puts.collect::<Result<_, _>>().map_err(unavailable("BatchWriteItem"))?;
         self.table.write_all(puts).await
     }
 
     /// What `user_id` has not acknowledged, oldest first, at most [`MAX_REPEATED`].
-    pub async fn unacknowledged(
-        &self,
-        user_id: &UserId,
-        now: UnixMillis,
-    ) -> Result<Vec<StoredResult>, StoreError> {
+    pub async fn unacknowledged(&self, user_id: &UserId, now: UnixMillis) -> Result<Vec<StoredResult>, StoreError> {
         let mut newest: HashMap<OrderNo, StoredResult> = HashMap::new();
         for result in self.stored(user_id, SK_RESULT.to_owned(), now).await? {
             match newest.get(&result.order_no) {
@@ -175,10 +147,7 @@ impl Results {
                 }
             }
         }
-        let mut open: Vec<_> = newest
-            .into_values()
-            .filter(|result| result.acknowledged_at.is_none())
-            .collect();
+        let mut open: Vec<_> = newest.into_values().filter(|result| result.acknowledged_at.is_none()).collect();
         open.sort_by(|a, b| (a.decided_at, &a.order_no).cmp(&(b.decided_at, &b.order_no)));
         open.truncate(MAX_REPEATED);
         Ok(open)
@@ -196,19 +165,12 @@ impl Results {
         if let Some(StatusWord(order_status)) = order_status {
             return self.mark(user_id, order_no, order_status, now).await;
         }
-        let mut stored = self
-            .stored(user_id, format!("{SK_RESULT}{order_no}#"), now)
-            .await?;
+        let mut stored = self.stored(user_id, format!("{SK_RESULT}{order_no}#"), now).await?;
         stored.sort_by_key(|result| result.decided_at);
         match &stored[..] {
             [] => Ok(Acknowledgement::Unknown),
-            [_, .., newest] if newest.stored_at.plus_secs(ACK_FLIGHT_SECS) > now => {
-                Ok(Acknowledgement::TooEarly)
-            }
-            [.., newest] => {
-                self.mark(user_id, order_no, &newest.order_status, now)
-                    .await
-            }
+            [_, .., newest] if newest.stored_at.plus_secs(ACK_FLIGHT_SECS) > now => Ok(Acknowledgement::TooEarly),
+            [.., newest] => self.mark(user_id, order_no, &newest.order_status, now).await,
         }
     }
 
@@ -228,29 +190,16 @@ impl Results {
             .condition_expression("attribute_exists(pk)")
             .update_expression("SET acknowledgedAt = :now")
             .expression_attribute_values(":now", number(now.get()));
-        Ok(
-            match conditional("UpdateItem", || call.clone().send()).await? {
-                Written::Done(_) => Acknowledgement::Marked,
-                Written::Refused => Acknowledgement::Unknown,
-            },
-        )
+        Ok(match conditional("UpdateItem", || call.clone().send()).await? {
+            Written::Done(_) => Acknowledgement::Marked,
+            Written::Refused => Acknowledgement::Unknown,
+        })
     }
 
-    async fn stored(
-        &self,
-        user_id: &UserId,
-        prefix: String,
-        now: UnixMillis,
-    ) -> Result<Vec<StoredResult>, StoreError> {
+    async fn stored(&self, user_id: &UserId, prefix: String, now: UnixMillis) -> Result<Vec<StoredResult>, StoreError> {
         let rows = self.table.rows_of_user(user_id, prefix).await?;
-        let stored: Vec<StoredResult> = rows
-            .into_iter()
-            .map(serde_dynamo::from_item)
-            .collect::<Result<_, _>>()
-            .map_err(StoreError::Corrupt)?;
-        Ok(stored
-            .into_iter()
-            .filter(|result| !result.is_over(now))
-            .collect())
+        let stored: Vec<StoredResult> =
+            rows.into_iter().map(serde_dynamo::from_item).collect::<Result<_, _>>().map_err(StoreError::Corrupt)?;
+        Ok(stored.into_iter().filter(|result| !result.is_over(now)).collect())
     }
 }

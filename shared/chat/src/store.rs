@@ -97,19 +97,12 @@ pub(crate) fn unavailable<E>(operation: &'static str) -> impl FnOnce(E) -> Store
 where
     E: std::error::Error + Send + Sync + 'static,
 {
-    move |source| StoreError::Unavailable {
-        operation,
-        source: Box::new(source),
-    }
+    move |source| StoreError::Unavailable { operation, source: Box::new(source) }
 }
 
 impl Table {
     /// All rows of `user_id` whose sort key begins with `prefix`, up to [`MAX_PAGES`].
-    pub(crate) async fn rows_of_user(
-        &self,
-        user_id: &UserId,
-        prefix: String,
-    ) -> Result<Vec<Item>, StoreError> {
+    pub(crate) async fn rows_of_user(&self, user_id: &UserId, prefix: String) -> Result<Vec<Item>, StoreError> {
         let query = self
             .client
             .query()
@@ -121,12 +114,7 @@ impl Table {
         let mut rows = Vec::new();
         let mut from = None;
         for _ in 0..MAX_PAGES {
-            let page = query
-                .clone()
-                .set_exclusive_start_key(from)
-                .send()
-                .await
-                .map_err(unavailable("Query"))?;
+            let page = query.clone().set_exclusive_start_key(from).send().await.map_err(unavailable("Query"))?;
             rows.extend(page.items.unwrap_or_default());
             from = page.last_evaluated_key;
             if from.is_none() {
@@ -138,15 +126,8 @@ impl Table {
 
     /// Puts and deletes without conditions, any number, each key at most once. On an error some may have happened.
     pub(crate) async fn write_all(&self, requests: Vec<WriteRequest>) -> Result<(), StoreError> {
-        let batches: Vec<_> = requests
-            .chunks(BATCH)
-            .map(<[WriteRequest]>::to_vec)
-            .collect();
-        stream::iter(batches)
-            .map(|batch| self.write_batch(batch))
-            .buffer_unordered(BATCHES_AT_ONCE)
-            .try_collect()
-            .await
+        let batches: Vec<_> = requests.chunks(BATCH).map(<[WriteRequest]>::to_vec).collect();
+        stream::iter(batches).map(|batch| self.write_batch(batch)).buffer_unordered(BATCHES_AT_ONCE).try_collect().await
     }
 
     async fn write_batch(&self, mut left: Vec<WriteRequest>) -> Result<(), StoreError> {
@@ -159,35 +140,19 @@ impl Table {
                 .send()
                 .await
                 .map_err(unavailable(OPERATION))?;
-            left = answer
-                .unprocessed_items
-                .and_then(|mut tables| tables.remove(&self.name))
-                .unwrap_or_default();
+            left = answer.unprocessed_items.and_then(|mut tables| tables.remove(&self.name)).unwrap_or_default();
             if left.is_empty() {
                 return Ok(());
             }
             tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
         }
-        Err(StoreError::Contended {
-            operation: OPERATION,
-        })
+        Err(StoreError::Contended { operation: OPERATION })
     }
 
     /// All of it or, when a condition fails, nothing.
-    pub(crate) async fn transact(
-        &self,
-        actions: Vec<TransactWriteItem>,
-    ) -> Result<Written<()>, StoreError> {
-        let call = self
-            .client
-            .transact_write_items()
-            .set_transact_items(Some(actions));
-        let written = retried(
-            "TransactWriteItems",
-            || call.clone().send(),
-            judge_transaction,
-        )
-        .await?;
+    pub(crate) async fn transact(&self, actions: Vec<TransactWriteItem>) -> Result<Written<()>, StoreError> {
+        let call = self.client.transact_write_items().set_transact_items(Some(actions));
+        let written = retried("TransactWriteItems", || call.clone().send(), judge_transaction).await?;
         Ok(match written {
             Written::Done(_) => Written::Done(()),
             Written::Refused => Written::Refused,
@@ -227,10 +192,7 @@ where
             Verdict::Refused => return Ok(Written::Refused),
             Verdict::Busy => tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await,
             Verdict::Failed => {
-                return Err(StoreError::Unavailable {
-                    operation,
-                    source: Box::new(error),
-                });
+                return Err(StoreError::Unavailable { operation, source: Box::new(error) });
             }
         }
     }
@@ -249,21 +211,13 @@ fn judge_transaction(error: &TransactWriteItemsError) -> Verdict {
     let TransactWriteItemsError::TransactionCanceledException(canceled) = error else {
         return Verdict::Failed;
     };
-    let codes = || {
-        canceled
-            .cancellation_reasons()
-            .iter()
-            .filter_map(|reason| reason.code())
-    };
+    let codes = || canceled.cancellation_reasons().iter().filter_map(|reason| reason.code());
     // A failed condition will fail again, whatever else was in the way.
     if codes().any(|code| code == "ConditionalCheckFailed") {
         Verdict::Refused
-    } else if codes().any(|code| {
-        matches!(
-            code,
-            "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded"
-        )
-    }) {
+    } else if codes()
+        .any(|code| matches!(code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded"))
+    {
         Verdict::Busy
     } else {
         Verdict::Failed
@@ -280,13 +234,8 @@ mod tests {
     use super::*;
 
     fn canceled(codes: &[&str]) -> TransactWriteItemsError {
-        let reasons = codes
-            .iter()
-            .map(|code| CancellationReason::builder().code(*code).build())
-            .collect();
-        let canceled = TransactionCanceledException::builder()
-            .set_cancellation_reasons(Some(reasons))
-            .build();
+        let reasons = codes.iter().map(|code| CancellationReason::builder().code(*code).build()).collect();
+        let canceled = TransactionCanceledException::builder().set_cancellation_reasons(Some(reasons)).build();
         TransactWriteItemsError::TransactionCanceledException(canceled)
     }
 
@@ -296,10 +245,7 @@ mod tests {
             (&["None", "TransactionConflict"][..], Verdict::Busy),
             (&["ThrottlingError", "None"], Verdict::Busy),
             (&["ConditionalCheckFailed", "None"], Verdict::Refused),
-            (
-                &["ConditionalCheckFailed", "TransactionConflict"],
-                Verdict::Refused,
-            ),
+            (&["ConditionalCheckFailed", "TransactionConflict"], Verdict::Refused),
             (&["ValidationError", "None"], Verdict::Failed),
             (&[], Verdict::Failed),
         ] {

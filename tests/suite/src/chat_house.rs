@@ -30,8 +30,7 @@ impl ChatHouse {
         let (dynamo, gateway) = tokio::join!(Dynamo::start(), FakeGateway::start());
         let clock = Clock::manual(START);
         let connections = Connections::new(dynamo.client.clone(), CONNECTIONS.to_owned());
-        let postman =
-            Postman::new(dynamo.client.clone(), CONNECTIONS.to_owned(), &gateway.client, clock.clone());
+        let postman = Postman::new(dynamo.client.clone(), CONNECTIONS.to_owned(), &gateway.client, clock.clone());
         Self { dynamo, gateway, clock, connections, postman }
     }
 

@@ -7,8 +7,7 @@ use std::net::SocketAddr;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, AttributeValue, GlobalSecondaryIndex, KeySchemaElement, Projection,
-    TimeToLiveSpecification,
+    AttributeDefinition, AttributeValue, GlobalSecondaryIndex, KeySchemaElement, Projection, TimeToLiveSpecification,
 };
 use dynoxide::Database;
 use serde_yaml_ng::{Mapping, Value};
@@ -21,8 +20,7 @@ pub const OFFERS: &str = "offers";
 pub const CONNECTIONS: &str = "connections";
 
 /// Logical id in the template → name here.
-const TABLES: [(&str, &str); 3] =
-    [("OrdersTable", ORDERS), ("OffersTable", OFFERS), ("ConnectionsTable", CONNECTIONS)];
+const TABLES: [(&str, &str); 3] = [("OrdersTable", ORDERS), ("OffersTable", OFFERS), ("ConnectionsTable", CONNECTIONS)];
 
 const TEMPLATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml");
 

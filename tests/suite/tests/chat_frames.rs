@@ -15,9 +15,17 @@ async fn a_frame_that_cannot_be_used_is_answered_and_the_socket_stays_usable() {
     house.live("c1", "u1").await;
     let deep = "[".repeat(200) + &"]".repeat(200);
     let deep_member = format!(r#"{{"type":"sync","sessions":{deep}}}"#);
-    for frame in
-        ["hello", "[]", "null", "{}", r#"["ping"]"#, &deep, &deep_member, r#"{"type":"dance"}"#, r#"{"type":"ping","at":1}"#]
-    {
+    for frame in [
+        "hello",
+        "[]",
+        "null",
+        "{}",
+        r#"["ping"]"#,
+        &deep,
+        &deep_member,
+        r#"{"type":"dance"}"#,
+        r#"{"type":"ping","at":1}"#,
+    ] {
         let answers = house.say("c1", frame).await;
         assert_eq!(
             answers,

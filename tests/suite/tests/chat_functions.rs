@@ -40,8 +40,7 @@ impl Functions {
         };
         let message =
             chat_message::State { postman: house.postman.clone(), verifier: verifier(), clock: house.clock.clone() };
-        let disconnect =
-            chat_disconnect::State { connections: house.connections.clone(), clock: house.clock.clone() };
+        let disconnect = chat_disconnect::State { connections: house.connections.clone(), clock: house.clock.clone() };
         Self { house, connect, message, disconnect }
     }
 
@@ -104,7 +103,8 @@ fn samples(function: &str) -> Vec<(PathBuf, String, Value)> {
 
 /// A sample, with another connection and other query parameters.
 fn handshake(connection_id: &str, query: Value) -> Value {
-    let (_, _, mut event) = samples("chat-connect").into_iter().find(|(path, ..)| path.ends_with("token.accepted.json")).unwrap();
+    let (_, _, mut event) =
+        samples("chat-connect").into_iter().find(|(path, ..)| path.ends_with("token.accepted.json")).unwrap();
     event["requestContext"]["connectionId"] = connection_id.into();
     event["queryStringParameters"] = query;
     event
@@ -112,7 +112,8 @@ fn handshake(connection_id: &str, query: Value) -> Value {
 
 /// A sample frame with another body.
 fn frame(connection_id: &str, body: &str) -> Value {
-    let (_, _, mut event) = samples("chat-message").into_iter().find(|(path, ..)| path.ends_with("ping.pong.json")).unwrap();
+    let (_, _, mut event) =
+        samples("chat-message").into_iter().find(|(path, ..)| path.ends_with("ping.pong.json")).unwrap();
     event["requestContext"]["connectionId"] = connection_id.into();
     event["body"] = body.into();
     event
@@ -295,7 +296,8 @@ async fn no_token_and_no_frame_is_in_the_log() {
     let functions = Functions::open().await;
     let good = token("u1").claim("note", "canary").sign().unwrap();
     let bad = token("u1").secret("canary canary canary canary canary canary").sign().unwrap();
-    for query in [json!({"token": good.text()}), json!({"token": bad.text()}), json!({"token": "canary", "device": "canary#"})]
+    for query in
+        [json!({"token": good.text()}), json!({"token": bad.text()}), json!({"token": "canary", "device": "canary#"})]
     {
         functions.connect(handshake("c1", query)).await;
     }

@@ -50,12 +50,7 @@ impl Auth {
         connection: &Connection,
         verify: impl FnOnce(&Token) -> Option<Credentials>,
     ) -> Result<Vec<ServerFrame>, StoreError> {
-        let refused = || {
-            Ok(vec![ServerFrame::error(
-                ErrorCode::AuthExpired,
-                connection.language,
-            )])
-        };
+        let refused = || Ok(vec![ServerFrame::error(ErrorCode::AuthExpired, connection.language)]);
         let Some(credentials) = verify(&self.token) else {
             return refused();
         };
@@ -63,10 +58,7 @@ impl Auth {
         if credentials.user_id != connection.user_id || credentials.expires_at <= postman.now() {
             return refused();
         }
-        postman
-            .connections()
-            .renew(connection, credentials.expires_at)
-            .await?;
+        postman.connections().renew(connection, credentials.expires_at).await?;
         pong(postman, connection).await
     }
 }

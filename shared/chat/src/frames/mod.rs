@@ -46,19 +46,10 @@ impl ClientFrame {
 
 /// What a client is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(
-    tag = "type",
-    rename_all = "snake_case",
-    rename_all_fields = "camelCase"
-)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ServerFrame {
     /// What became of an order.
-    SeckillResult {
-        order_no: OrderNo,
-        status: Cow<'static, str>,
-        order_status: Cow<'static, str>,
-        message: String,
-    },
+    SeckillResult { order_no: OrderNo, status: Cow<'static, str>, order_status: Cow<'static, str>, message: String },
     /// Answers `ping` and `auth`: every session the client is a member of, with its highest sequence number.
     Pong { heads: BTreeMap<SessionId, u64> },
     /// A frame that could not be used. The socket stays open.
@@ -110,26 +101,15 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    pub const ALL: [Self; 5] = [
-        Self::BadFrame,
-        Self::TooLarge,
-        Self::NotFound,
-        Self::AuthExpired,
-        Self::RetryLater,
-    ];
+    pub const ALL: [Self; 5] = [Self::BadFrame, Self::TooLarge, Self::NotFound, Self::AuthExpired, Self::RetryLater];
 
     pub const fn text(self) -> Text {
         match self {
             Self::BadFrame => Text::new("This frame could not be read.", "无法识别该消息。"),
-            Self::TooLarge => Text::new(
-                "A frame may have 16 KiB at most.",
-                "单条消息不能超过 16 KiB。",
-            ),
+            Self::TooLarge => Text::new("A frame may have 16 KiB at most.", "单条消息不能超过 16 KiB。"),
             Self::NotFound => Text::new("There is no such thing here.", "未找到相关内容。"),
             Self::AuthExpired => Text::new("Please sign in again.", "登录已过期，请重新登录。"),
-            Self::RetryLater => {
-                Text::new("Please try again in a moment.", "系统繁忙，请稍后重试。")
-            }
+            Self::RetryLater => Text::new("Please try again in a moment.", "系统繁忙，请稍后重试。"),
         }
     }
 
@@ -162,20 +142,9 @@ mod tests {
 
     #[test]
     fn anything_else_is_a_bad_frame() {
-        let deep = format!(
-            r#"{{"type":"sync","sessions":{}1{}}}"#,
-            r#"{"a":"#.repeat(200),
-            "}".repeat(200)
-        );
-        let deep_list = format!(
-            r#"{{"type":"sync","sessions":{}{}}}"#,
-            "[".repeat(200),
-            "]".repeat(200)
-        );
-        let many = (0..=sync::MAX_SESSIONS)
-            .map(|n| format!(r#""s{n}":1"#))
-            .collect::<Vec<_>>()
-            .join(",");
+        let deep = format!(r#"{{"type":"sync","sessions":{}1{}}}"#, r#"{"a":"#.repeat(200), "}".repeat(200));
+        let deep_list = format!(r#"{{"type":"sync","sessions":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+        let many = (0..=sync::MAX_SESSIONS).map(|n| format!(r#""s{n}":1"#)).collect::<Vec<_>>().join(",");
         for frame in [
             "",
             "hello",
@@ -211,19 +180,13 @@ mod tests {
             &deep_list,
             &format!(r#"{{"type":"sync","sessions":{{{many}}}}}"#),
         ] {
-            assert_eq!(
-                ClientFrame::parse(frame),
-                Err(ErrorCode::BadFrame),
-                "{frame}"
-            );
+            assert_eq!(ClientFrame::parse(frame), Err(ErrorCode::BadFrame), "{frame}");
         }
     }
 
     #[test]
     fn what_is_sent_has_the_contracts_names() {
-        let pong = ServerFrame::Pong {
-            heads: BTreeMap::new(),
-        };
+        let pong = ServerFrame::Pong { heads: BTreeMap::new() };
         assert_eq!(pong.to_json().unwrap(), r#"{"type":"pong","heads":{}}"#);
         let busy = ServerFrame::error(ErrorCode::RetryLater, Language::Zh);
         assert_eq!(

@@ -24,13 +24,8 @@ impl Ping {
 }
 
 /// The answer to a heartbeat, and with it what the client has not acknowledged: a push that was lost comes again here.
-pub(super) async fn pong(
-    postman: &Postman,
-    connection: &Connection,
-) -> Result<Vec<ServerFrame>, StoreError> {
-    let mut answers = vec![ServerFrame::Pong {
-        heads: BTreeMap::new(),
-    }];
+pub(super) async fn pong(postman: &Postman, connection: &Connection) -> Result<Vec<ServerFrame>, StoreError> {
+    let mut answers = vec![ServerFrame::Pong { heads: BTreeMap::new() }];
     answers.extend(postman.unacknowledged(connection).await?);
     Ok(answers)
 }

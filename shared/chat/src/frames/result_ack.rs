@@ -24,16 +24,11 @@ impl ResultAck {
         postman: &Postman,
         connection: &Connection,
     ) -> Result<Vec<ServerFrame>, StoreError> {
-        Ok(
-            match postman
-                .acknowledge(connection, &self.order_no, self.order_status.as_ref())
-                .await?
-            {
-                Acknowledgement::Marked | Acknowledgement::TooEarly => Vec::new(),
-                Acknowledgement::Unknown => {
-                    vec![ServerFrame::error(ErrorCode::NotFound, connection.language)]
-                }
-            },
-        )
+        Ok(match postman.acknowledge(connection, &self.order_no, self.order_status.as_ref()).await? {
+            Acknowledgement::Marked | Acknowledgement::TooEarly => Vec::new(),
+            Acknowledgement::Unknown => {
+                vec![ServerFrame::error(ErrorCode::NotFound, connection.language)]
+            }
+        })
     }
 }

@@ -21,9 +21,7 @@ pub struct Sync {
     sessions: BTreeMap<SessionId, u64>,
 }
 
-fn bounded<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<BTreeMap<SessionId, u64>, D::Error> {
+fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<SessionId, u64>, D::Error> {
     let sessions = BTreeMap::deserialize(deserializer)?;
     if sessions.len() > MAX_SESSIONS {
         return Err(D::Error::custom("too many sessions"));
@@ -39,11 +37,7 @@ impl Sync {
         connection: &Connection,
     ) -> Result<Vec<ServerFrame>, StoreError> {
         let mut answers = postman.unacknowledged(connection).await?;
-        answers.extend(
-            self.sessions
-                .keys()
-                .map(|_| ServerFrame::error(ErrorCode::NotFound, connection.language)),
-        );
+        answers.extend(self.sessions.keys().map(|_| ServerFrame::error(ErrorCode::NotFound, connection.language)));
         Ok(answers)
     }
 }
