@@ -85,7 +85,9 @@ fn instant(member: &str, text: &str, zone: Option<&str>) -> Result<UnixMillis, P
         None => Rfc3339::try_from(text.to_owned()).map(|instant| instant.0).map_err(|error| error.to_string()),
         Some(zone) => local_time(text, zone).map_err(|error: LocalTimeError| error.to_string()),
     };
-    instant.map_err(|why| Problem::validation(Text::of(format!("{member}: {why}."), format!("{member}：时间格式或时区不正确。"))))
+    instant.map_err(|why| {
+        Problem::validation(Text::of(format!("{member}: {why}."), format!("{member}：时间格式或时区不正确。")))
+    })
 }
 
 #[derive(Deserialize)]
@@ -180,7 +182,9 @@ impl Shown {
             SaleState::Live | SaleState::Paused if offers.is_empty() => Self::Draft,
             SaleState::Paused => Self::Paused,
             SaleState::Live if now >= row.rules.starts_at => Self::Open,
-            SaleState::Live if offers.iter().all(|offer| offer.epoch > 0 && offer.rebuilding.is_none()) => Self::Preheated,
+            SaleState::Live if offers.iter().all(|offer| offer.epoch > 0 && offer.rebuilding.is_none()) => {
+                Self::Preheated
+            }
             SaleState::Live => Self::Scheduled,
         }
     }

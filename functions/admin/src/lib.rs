@@ -18,7 +18,9 @@ use sale::store::offers::ActivityRow;
 use sale::store::{Offers, Orders, StoreError};
 use sale::{SaleError, Stores};
 
-use crate::documents::{ActivityBody, ActivityDocument, ProductBody, ProductDocument, SkuBody, SkuDocument, StatsDocument};
+use crate::documents::{
+    ActivityBody, ActivityDocument, ProductBody, ProductDocument, SkuBody, SkuDocument, StatsDocument,
+};
 
 /// How long an admin waits before trying an edit again that met others, or a gate that was being made.
 const CONTENDED_RETRY_MS: u64 = 1_000;
@@ -169,7 +171,11 @@ fn done<T>(result: Result<Edit<T>, SaleError>) -> Result<T, Problem> {
     };
     Err(match refusal {
         EditRefusal::NotFound => Problem::not_found(),
-        EditRefusal::Ended => Problem::new(409, "ENDED", Text::new("The sale is over; nothing was changed.", "活动已结束，未作任何更改。")),
+        EditRefusal::Ended => Problem::new(
+            409,
+            "ENDED",
+            Text::new("The sale is over; nothing was changed.", "活动已结束，未作任何更改。"),
+        ),
         EditRefusal::TooFew { available } => Problem::new(
             409,
             "INSUFFICIENT_STOCK",
@@ -187,10 +193,12 @@ fn done<T>(result: Result<Edit<T>, SaleError>) -> Result<T, Problem> {
             "Whether a product is unlimited is fixed when it is put up.",
             "商品是否不限量在上架时确定，不能更改。",
         )),
-        EditRefusal::GateNotReady => {
-            Problem::new(503, "NOT_READY", Text::new("The gate is being made; try again.", "库存闸门正在准备，请稍后再试。"))
-                .retry_after_ms(CONTENDED_RETRY_MS)
-        }
+        EditRefusal::GateNotReady => Problem::new(
+            503,
+            "NOT_READY",
+            Text::new("The gate is being made; try again.", "库存闸门正在准备，请稍后再试。"),
+        )
+        .retry_after_ms(CONTENDED_RETRY_MS),
         EditRefusal::Contended => Problem::new(
             503,
             "UNAVAILABLE",

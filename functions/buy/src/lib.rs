@@ -135,8 +135,11 @@ async fn answer(state: &State, request: &Request, purchase: Purchase) -> Result<
                 BuyResult::Fail => OrderStatus::Failed,
             };
             let message = wording::about(status, None);
-            let accepted =
-                Accepted { order_no: order_no.as_str(), status: result, message: message.in_language(request.language()) };
+            let accepted = Accepted {
+                order_no: order_no.as_str(),
+                status: result,
+                message: message.in_language(request.language()),
+            };
             let response = Response::json(202, &accepted)?;
             Ok(if replayed { response.header("Idempotency-Replayed", "true") } else { response })
         }

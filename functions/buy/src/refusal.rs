@@ -10,14 +10,14 @@ const NOT_READY_RETRY_MS: u64 = 2_000;
 
 pub(crate) fn problem(refusal: Refusal) -> Problem {
     match refusal {
-        Refusal::NotReady => Problem::new(503, "NOT_READY", Text::new("The sale is not ready yet.", "活动尚未就绪，请稍后再试。"))
-            .retry_after_ms(NOT_READY_RETRY_MS),
-        Refusal::Paused => {
-            Problem::new(503, "PAUSED", Text::new("The sale is paused.", "活动已暂停，请稍后再试。")).retry_after_ms(PAUSED_RETRY_MS)
+        Refusal::NotReady => {
+            Problem::new(503, "NOT_READY", Text::new("The sale is not ready yet.", "活动尚未就绪，请稍后再试。"))
+                .retry_after_ms(NOT_READY_RETRY_MS)
         }
-        Refusal::Ended { ends_at } => {
-            Problem::new(409, "ENDED", Text::new("The sale is over.", "活动已结束。")).with("endsAt", String::from(Rfc3339(ends_at)))
-        }
+        Refusal::Paused => Problem::new(503, "PAUSED", Text::new("The sale is paused.", "活动已暂停，请稍后再试。"))
+            .retry_after_ms(PAUSED_RETRY_MS),
+        Refusal::Ended { ends_at } => Problem::new(409, "ENDED", Text::new("The sale is over.", "活动已结束。"))
+            .with("endsAt", String::from(Rfc3339(ends_at))),
         Refusal::NotStarted { starts_at } => {
             Problem::new(409, "NOT_STARTED", Text::new("The sale has not started.", "活动尚未开始。"))
                 .with("startsAt", String::from(Rfc3339(starts_at)))
@@ -30,9 +30,11 @@ pub(crate) fn problem(refusal: Refusal) -> Problem {
                 "该请求号已用于不同的购买数量，新的购买请使用新的请求号。",
             ),
         ),
-        Refusal::AlreadyBought => {
-            Problem::new(409, "ALREADY_BOUGHT", Text::new("You have bought this already; one for each buyer.", "您已抢购过该商品，每人限购一件。"))
-        }
+        Refusal::AlreadyBought => Problem::new(
+            409,
+            "ALREADY_BOUGHT",
+            Text::new("You have bought this already; one for each buyer.", "您已抢购过该商品，每人限购一件。"),
+        ),
         Refusal::LimitExceeded { remaining } => Problem::new(
             409,
             "LIMIT_EXCEEDED",

@@ -179,7 +179,11 @@ async fn activity(state: &State, request: &Request) -> Result<Response, Problem>
     }
 }
 
-async fn read_activity(state: &State, activity_id: &ActivityId, now: UnixMillis) -> Result<Option<ActivityDocument>, StoreError> {
+async fn read_activity(
+    state: &State,
+    activity_id: &ActivityId,
+    now: UnixMillis,
+) -> Result<Option<ActivityDocument>, StoreError> {
     let Some(row) = state.offers.activity(activity_id).await? else {
         return Ok(None);
     };

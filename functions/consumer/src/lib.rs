@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use chat::{Postman, ResultNotice};
 use kernel::ids::OrderNo;
 use kernel::time::Clock;
-use chat::{Postman, ResultNotice};
 use platform::boot::{self, Boot};
 use platform::config::{Env, FromEnv, Noted};
 use platform::redis::{RedisConfig, RedisConnection};
@@ -58,7 +58,8 @@ impl State {
     pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
         let config = &boot.config;
         let db = aws_sdk_dynamodb::Client::new(&boot.aws);
-        let management = aws_sdk_apigatewaymanagement::config::Builder::from(&boot.aws).endpoint_url(&config.ws_endpoint).build();
+        let management =
+            aws_sdk_apigatewaymanagement::config::Builder::from(&boot.aws).endpoint_url(&config.ws_endpoint).build();
         Ok(Self {
             ledger: Ledger {
                 orders: Orders::new(db.clone(), config.orders_table.clone()),
@@ -119,7 +120,8 @@ async fn tell_gate(state: &State, messages: &[OrderMessage], outcomes: &HashMap<
 }
 
 async fn tell_buyers(state: &State, messages: &[OrderMessage], outcomes: &HashMap<OrderNo, Outcome>) -> Told {
-    let by_number: HashMap<&OrderNo, &OrderMessage> = messages.iter().map(|message| (&message.order_no, message)).collect();
+    let by_number: HashMap<&OrderNo, &OrderMessage> =
+        messages.iter().map(|message| (&message.order_no, message)).collect();
     let notices: Vec<ResultNotice> = by_number
         .into_values()
         .filter_map(|message| match outcomes.get(&message.order_no) {

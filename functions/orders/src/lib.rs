@@ -185,7 +185,10 @@ async fn list(state: &State, request: &Request) -> Result<Response, Problem> {
     let cursor = match request.query::<String>("cursor")? {
         None => None,
         Some(opaque) => Some(Cursor::decode(&opaque).map_err(|_| {
-            Problem::validation(Text::new("cursor is not one that this list gave out.", "cursor 不是本列表返回的游标。"))
+            Problem::validation(Text::new(
+                "cursor is not one that this list gave out.",
+                "cursor 不是本列表返回的游标。",
+            ))
         })?),
     };
     let page = state.orders.list_by_user(&principal.id, limit, cursor.as_ref()).await.map_err(failed)?;

@@ -60,7 +60,8 @@ impl State {
         let config = &boot.config;
         let db = aws_sdk_dynamodb::Client::new(&boot.aws);
         let sqs = aws_sdk_sqs::Client::new(&boot.aws);
-        let management = aws_sdk_apigatewaymanagement::config::Builder::from(&boot.aws).endpoint_url(&config.ws_endpoint).build();
+        let management =
+            aws_sdk_apigatewaymanagement::config::Builder::from(&boot.aws).endpoint_url(&config.ws_endpoint).build();
         Ok(Self {
             stores: Stores {
                 gate: Gate::new(boot.redis(&config.redis).await?),

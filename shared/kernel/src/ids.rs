@@ -148,11 +148,7 @@ impl TryFrom<u32> for Quantity {
     type Error = QuantityError;
 
     fn try_from(units: u32) -> Result<Self, QuantityError> {
-        if (1..=MAX_QUANTITY).contains(&units) {
-            Ok(Self(units))
-        } else {
-            Err(QuantityError)
-        }
+        if (1..=MAX_QUANTITY).contains(&units) { Ok(Self(units)) } else { Err(QuantityError) }
     }
 }
 
@@ -175,23 +171,9 @@ mod tests {
     #[test]
     fn identifiers_hold_no_separator() {
         for good in ["a", "u1", "A-b_9", &"x".repeat(64)] {
-            assert_eq!(
-                good.parse::<UserId>().map(String::from),
-                Ok(good.to_owned())
-            );
+            assert_eq!(good.parse::<UserId>().map(String::from), Ok(good.to_owned()));
         }
-        for bad in [
-            "",
-            "a b",
-            "a#b",
-            "a:b",
-            "a|b",
-            "{a}",
-            "ä",
-            "a\0",
-            "a\n",
-            &"x".repeat(65),
-        ] {
+        for bad in ["", "a b", "a#b", "a:b", "a|b", "{a}", "ä", "a\0", "a\n", &"x".repeat(65)] {
             assert!(bad.parse::<UserId>().is_err(), "{bad:?}");
         }
     }
@@ -222,20 +204,7 @@ mod tests {
         for good in ["1", "1000"] {
             assert!(serde_json::from_str::<Quantity>(good).is_ok(), "{good}");
         }
-        for bad in [
-            "0",
-            "-5",
-            "1.5",
-            "1.0",
-            "\"0x3\"",
-            "\"1 \"",
-            "1e9",
-            "1001",
-            "null",
-            "true",
-            "[1]",
-            "4294967297",
-        ] {
+        for bad in ["0", "-5", "1.5", "1.0", "\"0x3\"", "\"1 \"", "1e9", "1001", "null", "true", "[1]", "4294967297"] {
             assert!(serde_json::from_str::<Quantity>(bad).is_err(), "{bad}");
         }
     }

@@ -49,11 +49,7 @@ impl TryFrom<u64> for Price {
     type Error = PriceError;
 
     fn try_from(minor_units: u64) -> Result<Self, PriceError> {
-        if minor_units <= MAX_PRICE {
-            Ok(Self(minor_units))
-        } else {
-            Err(PriceError)
-        }
+        if minor_units <= MAX_PRICE { Ok(Self(minor_units)) } else { Err(PriceError) }
     }
 }
 
@@ -105,19 +101,14 @@ mod tests {
 
     #[test]
     fn the_dearest_order_is_exact_in_every_json_reader() {
-        let dearest = Price::try_from(MAX_PRICE)
-            .unwrap()
-            .times(Quantity::try_from(MAX_QUANTITY).unwrap());
+        let dearest = Price::try_from(MAX_PRICE).unwrap().times(Quantity::try_from(MAX_QUANTITY).unwrap());
         assert!(dearest.get() < 1 << 53);
         assert!(Price::try_from(MAX_PRICE + 1).is_err());
     }
 
     #[test]
     fn currencies_are_three_capital_letters() {
-        assert_eq!(
-            Currency::try_from("CNY".to_owned()).map(String::from),
-            Ok("CNY".to_owned())
-        );
+        assert_eq!(Currency::try_from("CNY".to_owned()).map(String::from), Ok("CNY".to_owned()));
         for bad in ["cny", "CN", "CNYY", "C1Y", ""] {
             assert!(Currency::try_from(bad.to_owned()).is_err(), "{bad}");
         }

@@ -27,20 +27,11 @@ impl Language {
 
     /// The better of our languages for an `Accept-Language` header (RFC 9110, 12.5.4). English when neither is asked for.
     pub fn negotiate(accept_language: &str) -> Self {
-        let ranges: Vec<Range<'_>> = accept_language
-            .split(',')
-            .take(MAX_RANGES)
-            .filter_map(Range::parse)
-            .collect();
+        let ranges: Vec<Range<'_>> = accept_language.split(',').take(MAX_RANGES).filter_map(Range::parse).collect();
         let [en, zh] = [Self::En, Self::Zh].map(|language| Wish::for_language(&ranges, language));
         // Of two languages wanted equally, the one that was named first.
-        let zh_first =
-            zh.quality > en.quality || (zh.quality == en.quality && zh.position < en.position);
-        if zh.quality > 0 && zh_first {
-            Self::Zh
-        } else {
-            Self::En
-        }
+        let zh_first = zh.quality > en.quality || (zh.quality == en.quality && zh.position < en.position);
+        if zh.quality > 0 && zh_first { Self::Zh } else { Self::En }
     }
 }
 
@@ -56,8 +47,7 @@ impl<'a> Range<'a> {
         let mut parts = element.split(';').map(str::trim);
         let tag = parts.next().filter(|tag| !tag.is_empty())?;
         let primary = tag.split('-').next().unwrap_or(tag);
-        let weight =
-            parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
         let quality = weight.map_or(Some(1_000), quality)?;
         Some(Self { primary, quality })
     }
@@ -66,9 +56,7 @@ impl<'a> Range<'a> {
 /// A weight of at most three decimals, in thousandths.
 fn quality(weight: &str) -> Option<u32> {
     let weight: f32 = weight.parse().ok()?;
-    (0.0..=1.0)
-        .contains(&weight)
-        .then_some((weight * 1_000.0).round() as u32)
+    (0.0..=1.0).contains(&weight).then_some((weight * 1_000.0).round() as u32)
 }
 
 /// How much a language is wanted, and how early in the header it was named.
@@ -80,29 +68,14 @@ struct Wish {
 impl Wish {
     fn for_language(ranges: &[Range<'_>], language: Language) -> Self {
         let best = |primary: &str| {
-            let named = ranges
-                .iter()
-                .enumerate()
-                .filter(|(_, range)| range.primary.eq_ignore_ascii_case(primary));
-            named
-                .map(|(position, range)| Self {
-                    quality: range.quality,
-                    position,
-                })
-                .reduce(Self::better)
+            let named = ranges.iter().enumerate().filter(|(_, range)| range.primary.eq_ignore_ascii_case(primary));
+            named.map(|(position, range)| Self { quality: range.quality, position }).reduce(Self::better)
         };
-        best(language.tag()).or_else(|| best("*")).unwrap_or(Self {
-            quality: 0,
-            position: usize::MAX,
-        })
+        best(language.tag()).or_else(|| best("*")).unwrap_or(Self { quality: 0, position: usize::MAX })
     }
 
     fn better(self, other: Self) -> Self {
-        if other.quality > self.quality {
-            other
-        } else {
-            self
-        }
+        if other.quality > self.quality { other } else { self }
     }
 }
 
@@ -115,18 +88,12 @@ pub struct Text {
 
 impl Text {
     pub const fn new(en: &'static str, zh: &'static str) -> Self {
-        Self {
-            en: Cow::Borrowed(en),
-            zh: Cow::Borrowed(zh),
-        }
+        Self { en: Cow::Borrowed(en), zh: Cow::Borrowed(zh) }
     }
 
     /// From sentences made at run time.
     pub fn of(en: String, zh: String) -> Self {
-        Self {
-            en: Cow::Owned(en),
-            zh: Cow::Owned(zh),
-        }
+        Self { en: Cow::Owned(en), zh: Cow::Owned(zh) }
     }
 
     pub fn in_language(&self, language: Language) -> &str {

@@ -92,19 +92,12 @@ impl From<Rfc3339> for String {
 pub fn local_time(local: &str, zone: &str) -> Result<UnixMillis, LocalTimeError> {
     let zone = jiff::tz::TimeZone::get(zone).map_err(|_| LocalTimeError::UnknownZone)?;
     let civil: jiff::civil::DateTime = local.parse().map_err(|_| LocalTimeError::NotATime)?;
-    let instant = zone
-        .to_ambiguous_timestamp(civil)
-        .compatible()
-        .map_err(|_| LocalTimeError::NotATime)?;
+    let instant = zone.to_ambiguous_timestamp(civil).compatible().map_err(|_| LocalTimeError::NotATime)?;
     in_range(instant.as_millisecond()).map_err(|_| LocalTimeError::NotATime)
 }
 
 fn in_range(millis: i64) -> Result<UnixMillis, InstantError> {
-    if NAMEABLE.contains(&millis) {
-        Ok(UnixMillis(millis))
-    } else {
-        Err(InstantError)
-    }
+    if NAMEABLE.contains(&millis) { Ok(UnixMillis(millis)) } else { Err(InstantError) }
 }
 
 /// What time it is.
@@ -138,10 +131,7 @@ impl Clock {
     }
 }
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the one home of the system's clock"
-)]
+#[allow(clippy::disallowed_methods, reason = "the one home of the system's clock")]
 fn system_now() -> UnixMillis {
     UnixMillis(Timestamp::now().as_millisecond())
 }
@@ -154,19 +144,10 @@ mod tests {
     fn documents_show_utc_and_read_any_offset() {
         let instant = Rfc3339::try_from("2026-06-01T10:00:00.25+08:00".to_owned()).unwrap();
         assert_eq!(String::from(instant), "2026-06-01T02:00:00.250Z");
-        for bad in [
-            "",
-            "2026-06-01",
-            "2026-06-01T10:00:00",
-            "1780000000000",
-            "1999-01-01T00:00:00Z",
-            "9999-12-31T23:59:59Z",
-        ] {
-            assert_eq!(
-                Rfc3339::try_from(bad.to_owned()),
-                Err(InstantError),
-                "{bad}"
-            );
+        for bad in
+            ["", "2026-06-01", "2026-06-01T10:00:00", "1780000000000", "1999-01-01T00:00:00Z", "9999-12-31T23:59:59Z"]
+        {
+            assert_eq!(Rfc3339::try_from(bad.to_owned()), Err(InstantError), "{bad}");
         }
     }
 
@@ -178,14 +159,8 @@ mod tests {
         // On 2026-10-25 it happens twice; the first counts.
         let opens = local_time("2026-10-25T02:30:00", "Europe/Berlin").unwrap();
         assert_eq!(String::from(Rfc3339(opens)), "2026-10-25T00:30:00.000Z");
-        assert_eq!(
-            local_time("2026-10-25T02:30:00", "Mars/Base"),
-            Err(LocalTimeError::UnknownZone)
-        );
-        assert_eq!(
-            local_time("half past two", "Europe/Berlin"),
-            Err(LocalTimeError::NotATime)
-        );
+        assert_eq!(local_time("2026-10-25T02:30:00", "Mars/Base"), Err(LocalTimeError::UnknownZone));
+        assert_eq!(local_time("half past two", "Europe/Berlin"), Err(LocalTimeError::NotATime));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use kernel::time::UnixMillis;
 use lambda_runtime::{LambdaEvent, service_fn};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::boot::Error;
 use crate::MAX_BODY_BYTES;
+use crate::boot::Error;
 use crate::telemetry::{Stopwatch, chain};
 
 /// What happened on a connection, reduced to what is read.

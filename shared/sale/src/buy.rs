@@ -32,7 +32,11 @@ pub struct Purchase {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bought {
     /// The right to the goods is held. `replayed`: this is not the first answer to this request.
-    Accepted { order_no: OrderNo, result: BuyResult, replayed: bool },
+    Accepted {
+        order_no: OrderNo,
+        result: BuyResult,
+        replayed: bool,
+    },
     Refused(Refusal),
     /// An earlier try with this id was given up before it became an order.
     RequestExpired,

@@ -13,9 +13,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
-use aws_sdk_dynamodb::types::{
-    CancellationReason, ReturnValuesOnConditionCheckFailure, TransactWriteItem, Update,
-};
+use aws_sdk_dynamodb::types::{CancellationReason, ReturnValuesOnConditionCheckFailure, TransactWriteItem, Update};
 use futures_util::future::join_all;
 use kernel::backoff::full_jitter;
 use kernel::ids::{OrderNo, UserId};
@@ -74,7 +72,12 @@ impl Ledger {
         join_all(offers).await.into_iter().flatten().collect()
     }
 
-    async fn commit_group(&self, offer: &OfferId, group: &[OrderMessage], deadline: UnixMillis) -> Vec<(OrderNo, Outcome)> {
+    async fn commit_group(
+        &self,
+        offer: &OfferId,
+        group: &[OrderMessage],
+        deadline: UnixMillis,
+    ) -> Vec<(OrderNo, Outcome)> {
         let mut outcomes = Vec::with_capacity(group.len());
         let mut open: Vec<&OrderMessage> = group.iter().collect();
         let mut singly: Vec<&OrderMessage> = Vec::new();
@@ -127,7 +130,9 @@ impl Ledger {
             Err(error) => {
                 // Cannot come from a message: a defect. The dead-letter queue shows it, and keeps the orders.
                 tracing::error!(error = &error as &dyn std::error::Error, "a commit cannot be written");
-                return Attempt::Moved(group.iter().map(|message| (message.order_no.clone(), Outcome::Unknown)).collect());
+                return Attempt::Moved(
+                    group.iter().map(|message| (message.order_no.clone(), Outcome::Unknown)).collect(),
+                );
             }
         };
         let users = transaction.users;
@@ -148,7 +153,12 @@ impl Ledger {
         }
     }
 
-    fn transaction(&self, offer: &OfferId, group: &[&OrderMessage], now: UnixMillis) -> Result<Transaction, StoreError> {
+    fn transaction(
+        &self,
+        offer: &OfferId,
+        group: &[&OrderMessage],
+        now: UnixMillis,
+    ) -> Result<Transaction, StoreError> {
         let mut items = Vec::with_capacity(2 * group.len() + 1);
         let mut users: Vec<Claim> = Vec::with_capacity(group.len());
         let mut units = 0;
@@ -255,7 +265,10 @@ enum Attempt {
     /// Rows that were not as the commit needs them, and what they say.
     Moved(HashMap<OrderNo, Outcome>),
     /// Which guards refused.
-    Guarded { users: HashSet<UserId>, offer_refused: bool },
+    Guarded {
+        users: HashSet<UserId>,
+        offer_refused: bool,
+    },
     Busy,
 }
 
@@ -267,9 +280,17 @@ fn busy(error: &(dyn std::error::Error + 'static)) -> Attempt {
 
 /// Reads why a transaction was cancelled: own rows before guards, and guards before conflicts, since a row or a guard that
 /// refused would do so again.
-fn read_reasons(reasons: &[CancellationReason], group: &[&OrderMessage], users: &[UserId]) -> Result<Attempt, StoreError> {
+fn read_reasons(
+    reasons: &[CancellationReason],
+    group: &[&OrderMessage],
+    users: &[UserId],
+) -> Result<Attempt, StoreError> {
     if reasons.len() != group.len() + users.len() + 1 {
-        return Err(StoreError::Corrupt(format!("{} reasons for {} actions", reasons.len(), group.len() + users.len() + 1)));
+        return Err(StoreError::Corrupt(format!(
+            "{} reasons for {} actions",
+            reasons.len(),
+            group.len() + users.len() + 1
+        )));
     }
     let refused = |reason: &CancellationReason| reason.code() == Some("ConditionalCheckFailed");
     let (own, guards) = reasons.split_at(group.len());
@@ -277,7 +298,13 @@ fn read_reasons(reasons: &[CancellationReason], group: &[&OrderMessage], users: 
     for (reason, message) in own.iter().zip(group).filter(|(reason, _)| refused(reason)) {
         let outcome = match reason.item().map(|item| from_item::<OrderRow>(item.clone())) {
             None => Outcome::Unknown,
-            Some(Ok(row)) => if OrderMessage::from(&row) == **message { settled(&row) } else { Outcome::Unknown },
+            Some(Ok(row)) => {
+                if OrderMessage::from(&row) == **message {
+                    settled(&row)
+                } else {
+                    Outcome::Unknown
+                }
+            }
             Some(Err(error)) => {
                 // One row that cannot be read must not hold up the others.
                 tracing::error!(order_no = %message.order_no, error = &error as &dyn std::error::Error, "not committed");
@@ -296,7 +323,8 @@ fn read_reasons(reasons: &[CancellationReason], group: &[&OrderMessage], users: 
     if offer_refused || !refused_users.is_empty() {
         return Ok(Attempt::Guarded { users: refused_users, offer_refused });
     }
-    let codes: HashSet<&str> = reasons.iter().filter_map(CancellationReason::code).filter(|code| *code != "None").collect();
+    let codes: HashSet<&str> =
+        reasons.iter().filter_map(CancellationReason::code).filter(|code| *code != "None").collect();
     Err(StoreError::Unavailable {
         operation: "TransactWriteItems commit",
         source: format!("cancelled: {codes:?}").into(),

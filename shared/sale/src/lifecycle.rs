@@ -47,7 +47,9 @@ pub enum EditRefusal {
     /// The sale is over.
     Ended,
     /// Too few units: free ones of the SKU, or unsold ones of the offer.
-    TooFew { available: i64 },
+    TooFew {
+        available: i64,
+    },
     TooManyProducts,
     /// An unlimited offer stays unlimited, a limited one limited.
     UnlimitedIsFixed,
@@ -145,7 +147,12 @@ impl OfferSpec {
 }
 
 /// Puts a SKU's stock. Units that offers have stay with them: stock can be lowered down to those.
-pub async fn put_sku<C>(stores: &Stores<C>, by: &UserId, sku_id: &SkuId, spec: &SkuSpec) -> Result<Edit<SkuRow>, SaleError> {
+pub async fn put_sku<C>(
+    stores: &Stores<C>,
+    by: &UserId,
+    sku_id: &SkuId,
+    spec: &SkuSpec,
+) -> Result<Edit<SkuRow>, SaleError> {
     for _ in 0..EDIT_TRIES {
         let before = stores.offers.sku(sku_id).await?;
         let allotted = before.as_ref().map_or(0, |sku| sku.stock - sku.free);
@@ -226,7 +233,8 @@ where
             (Command::Pause, SaleState::Live | SaleState::Paused) => (SaleState::Paused, "pause"),
             (Command::Resume, SaleState::Live | SaleState::Paused) => (SaleState::Live, "resume"),
             (Command::End, SaleState::Live | SaleState::Paused | SaleState::Closed) => (SaleState::Closed, "end"),
-            (Command::Pause | Command::Resume, SaleState::Closed | SaleState::Settled) | (Command::End, SaleState::Settled) => {
+            (Command::Pause | Command::Resume, SaleState::Closed | SaleState::Settled)
+            | (Command::End, SaleState::Settled) => {
                 return Ok(Edit::Refused(EditRefusal::Ended));
             }
         };
@@ -318,7 +326,12 @@ where
 }
 
 /// Puts a product up for sale, or changes it. Units come out of the SKU's free stock and go back to it.
-pub async fn put_offer<C>(stores: &Stores<C>, by: &UserId, id: &OfferId, spec: &OfferSpec) -> Result<Edit<OfferRow>, SaleError>
+pub async fn put_offer<C>(
+    stores: &Stores<C>,
+    by: &UserId,
+    id: &OfferId,
+    spec: &OfferSpec,
+) -> Result<Edit<OfferRow>, SaleError>
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
@@ -385,7 +398,10 @@ async fn create_offer<C>(
     if after.allotted() > 0 {
         batch.allot(&id.sku_id, after.allotted())?;
     }
-    batch.change(id.activity_id.as_str(), &change(by, stores.clock.now(), &product_action(id), None::<&OfferRow>, &after)?)?;
+    batch.change(
+        id.activity_id.as_str(),
+        &change(by, stores.clock.now(), &product_action(id), None::<&OfferRow>, &after)?,
+    )?;
     match batch.write("put product").await? {
         Written::Done => Ok(Edit::Done(after)),
         Written::Refused(_) => Ok(Edit::Refused(EditRefusal::Contended)),
@@ -440,7 +456,10 @@ where
     if raise != 0 {
         batch.allot(&id.sku_id, raise)?;
     }
-    batch.change(id.activity_id.as_str(), &change(by, stores.clock.now(), &product_action(&id), Some(&before), &after)?)?;
+    batch.change(
+        id.activity_id.as_str(),
+        &change(by, stores.clock.now(), &product_action(&id), Some(&before), &after)?,
+    )?;
     let written = batch.write("put product").await;
     kernel::crash::point("lifecycle.after_row");
     // Whatever came of it, the gate takes what the row says now: the raise, or the units that were taken out for nothing.

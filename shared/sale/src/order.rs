@@ -114,7 +114,12 @@ pub enum FailReason {
 
 /// Number of the order that this user's request for this offer makes: the same on every retry, and unguessable without
 /// the secret.
-pub fn order_no(secret: &hmac::Key, user_id: &UserId, offer: &OfferId, request_id: &RequestId) -> Result<OrderNo, kernel::ids::IdError> {
+pub fn order_no(
+    secret: &hmac::Key,
+    user_id: &UserId,
+    offer: &OfferId,
+    request_id: &RequestId,
+) -> Result<OrderNo, kernel::ids::IdError> {
     // No part can hold the separator.
     let tag = hmac::sign(secret, format!("{user_id}|{}|{}|{request_id}", offer.activity_id, offer.sku_id).as_bytes());
     let digits = BASE32_NOPAD.encode(tag.as_ref());

@@ -83,7 +83,8 @@ impl Queue {
 
     pub async fn send(&self, message: &OrderMessage) -> Result<(), QueueError> {
         const OPERATION: &str = "SendMessage";
-        let body = serde_json::to_string(message).map_err(|error| QueueError { operation: OPERATION, source: error.into() })?;
+        let body = serde_json::to_string(message)
+            .map_err(|error| QueueError { operation: OPERATION, source: error.into() })?;
         match self.sqs.send_message().queue_url(&self.url).message_body(body).send().await {
             Ok(_) => Ok(()),
             Err(error) => Err(QueueError { operation: OPERATION, source: error.into() }),
@@ -93,7 +94,8 @@ impl Queue {
     /// Sends many; answers the order numbers that the queue did not take.
     pub async fn send_all(&self, messages: &[OrderMessage]) -> Result<Vec<OrderNo>, QueueError> {
         const OPERATION: &str = "SendMessageBatch";
-        let failed = |error: Box<dyn std::error::Error + Send + Sync>| QueueError { operation: OPERATION, source: error };
+        let failed =
+            |error: Box<dyn std::error::Error + Send + Sync>| QueueError { operation: OPERATION, source: error };
         let mut refused = Vec::new();
         for chunk in messages.chunks(MESSAGES_A_CALL) {
             let mut entries = Vec::with_capacity(chunk.len());
@@ -102,8 +104,14 @@ impl Queue {
                 let entry = SendMessageBatchRequestEntry::builder().id(index.to_string()).message_body(body).build();
                 entries.push(entry.map_err(|error| failed(error.into()))?);
             }
-            let answer =
-                self.sqs.send_message_batch().queue_url(&self.url).set_entries(Some(entries)).send().await.map_err(|e| failed(e.into()))?;
+            let answer = self
+                .sqs
+                .send_message_batch()
+                .queue_url(&self.url)
+                .set_entries(Some(entries))
+                .send()
+                .await
+                .map_err(|e| failed(e.into()))?;
             let indexes = answer.failed().iter().filter_map(|entry| entry.id().parse::<usize>().ok());
             refused.extend(indexes.filter_map(|index| chunk.get(index)).map(|message| message.order_no.clone()));
         }
@@ -116,10 +124,15 @@ impl Queue {
             QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
             QueueAttributeName::ApproximateNumberOfMessagesDelayed,
         ];
-        let answer = self.sqs.get_queue_attributes().queue_url(&self.url).set_attribute_names(Some(NAMES.to_vec())).send().await;
+        let answer =
+            self.sqs.get_queue_attributes().queue_url(&self.url).set_attribute_names(Some(NAMES.to_vec())).send().await;
         let answer = answer.map_err(|error| QueueError { operation: "GetQueueAttributes", source: error.into() })?;
         let [waiting, in_flight, delayed] = NAMES.map(|name| {
-            answer.attributes().and_then(|attributes| attributes.get(&name)).and_then(|count| count.parse().ok()).unwrap_or(0)
+            answer
+                .attributes()
+                .and_then(|attributes| attributes.get(&name))
+                .and_then(|count| count.parse().ok())
+                .unwrap_or(0)
         });
         Ok(Depth { waiting, in_flight, delayed })
     }

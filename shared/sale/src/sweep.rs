@@ -158,11 +158,13 @@ where
 {
     let now = stores.clock.now();
     match activity.state {
-        SaleState::Live | SaleState::Paused if now >= activity.rules.ends_at => match lifecycle::close(stores, activity).await? {
-            Edit::Done(_) => swept.closed += 1,
-            // Changed at this moment; the next run sees to it.
-            Edit::Refused(_) => {}
-        },
+        SaleState::Live | SaleState::Paused if now >= activity.rules.ends_at => {
+            match lifecycle::close(stores, activity).await? {
+                Edit::Done(_) => swept.closed += 1,
+                // Changed at this moment; the next run sees to it.
+                Edit::Refused(_) => {}
+            }
+        }
         SaleState::Live | SaleState::Paused | SaleState::Closed | SaleState::Settled => {}
     }
     let preheats = now >= activity.rules.starts_at.plus_secs(-PREHEAT_SECS);

@@ -5,12 +5,7 @@
 //! when asked; [`chat_house`] puts the chat on both.
 //! [`redis_server`] is a Redis of either shape; [`gate_house`] puts a gate on it.
 //! [`contract`] holds real answers and frames against `openapi.yaml` and `asyncapi.yaml`.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "whatever fails here fails a test"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "whatever fails here fails a test")]
 
 pub mod chat_house;
 pub mod contract;

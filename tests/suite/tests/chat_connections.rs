@@ -1,4 +1,5 @@
 //! Who is connected: rows that come, change and go, in whatever order the gateway's events arrive.
+#![allow(clippy::unwrap_used, reason = "a test file: its helpers fail the test too")]
 
 use chat::connections::{ConnectionState, Connections, LIFETIME_SECS, MAX_PER_USER, Registration};
 use futures_util::future::join_all;

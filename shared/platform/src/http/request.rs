@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use super::{Language, Problem, Text};
-use crate::auth::{self, Principal, Role, Verifier};
 use crate::MAX_BODY_BYTES;
+use crate::auth::{self, Principal, Role, Verifier};
 
 /// The longest explanation of a body's mistake that is passed on, in characters. A parser may quote what it found.
 const MAX_EXPLANATION_CHARS: usize = 200;
@@ -148,8 +148,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::auth::AuthConfig;
     use crate::MAX_BODY_BYTES;
+    use crate::auth::AuthConfig;
     use crate::secrets::Secret;
 
     #[derive(Debug, PartialEq, Deserialize)]

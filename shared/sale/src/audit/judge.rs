@@ -74,13 +74,15 @@ impl Judge {
         let committed = seen.offer.committed();
         if committed != sum {
             // Whose order might be missing: holds that have none.
-            let suspects = seen.gate.iter().flat_map(|gate| gate.holds.keys()).filter(|order_no| !rows.contains_key(order_no));
+            let suspects =
+                seen.gate.iter().flat_map(|gate| gate.holds.keys()).filter(|order_no| !rows.contains_key(order_no));
             let suspects = suspects.cloned().collect();
             let detail = format!("{}: {committed} units are committed, its orders have {sum}", name(seen));
             self.report(Invariant::I1, detail, suspects);
         }
         if sum > seen.offer.total || committed > seen.offer.total {
-            let orders = seen.rows.iter().filter(|row| row.status.is_committed()).map(|row| row.order_no.clone()).collect();
+            let orders =
+                seen.rows.iter().filter(|row| row.status.is_committed()).map(|row| row.order_no.clone()).collect();
             let detail = format!("{}: oversold, {sum} of {} units (count {committed})", name(seen), seen.offer.total);
             self.report(Invariant::I1, detail, orders);
         }
@@ -91,7 +93,8 @@ impl Judge {
         if !seen.still {
             return;
         }
-        let mut by_user: BTreeMap<&UserId, Vec<&OrderRow>> = seen.claims.keys().map(|user| (user, Vec::new())).collect();
+        let mut by_user: BTreeMap<&UserId, Vec<&OrderRow>> =
+            seen.claims.keys().map(|user| (user, Vec::new())).collect();
         for row in seen.rows.iter().filter(|row| row.status.is_committed()) {
             by_user.entry(&row.user_id).or_default().push(row);
         }
@@ -102,10 +105,18 @@ impl Judge {
             let limit = orders.iter().map(|row| row.terms.limit_per_user).max().unwrap_or(0);
             let names = || orders.iter().map(|row| row.order_no.clone()).collect();
             if claim != units {
-                self.report(Invariant::I3, format!("{}: {user} claims {claim} units, the orders have {units}", name(seen)), names());
+                self.report(
+                    Invariant::I3,
+                    format!("{}: {user} claims {claim} units, the orders have {units}", name(seen)),
+                    names(),
+                );
             }
             if units > i64::from(limit) {
-                self.report(Invariant::I3, format!("{}: {user} has {units} units, the limit is {limit}", name(seen)), names());
+                self.report(
+                    Invariant::I3,
+                    format!("{}: {user} has {units} units, the limit is {limit}", name(seen)),
+                    names(),
+                );
             }
         }
     }
@@ -122,7 +133,8 @@ impl Judge {
                 self.report(Invariant::I4, detail, vec![row.order_no.clone()]);
             }
             if row.amount != row.terms.price.times(row.qty) {
-                let detail = format!("{}: the amount {} is not the price times {}", name(seen), row.amount.get(), row.qty);
+                let detail =
+                    format!("{}: the amount {} is not the price times {}", name(seen), row.amount.get(), row.qty);
                 self.report(Invariant::I4, detail, vec![row.order_no.clone()]);
             }
         }
@@ -130,10 +142,12 @@ impl Judge {
 
     /// I5, the rows' half.
     fn undecided(&mut self, seen: &Seen) {
-        let waiting = seen.rows.iter().filter(|row| row.status == OrderStatus::PreCreated && self.is_old(row.created_at));
+        let waiting =
+            seen.rows.iter().filter(|row| row.status == OrderStatus::PreCreated && self.is_old(row.created_at));
         let waiting: Vec<OrderNo> = waiting.map(|row| row.order_no.clone()).collect();
         if !waiting.is_empty() {
-            let detail = format!("{}: {} orders are still PRE_CREATED after {} s", name(seen), waiting.len(), self.bound_secs);
+            let detail =
+                format!("{}: {} orders are still PRE_CREATED after {} s", name(seen), waiting.len(), self.bound_secs);
             self.report(Invariant::I5, detail, waiting);
         }
     }
@@ -147,7 +161,11 @@ impl Judge {
             }
         }
         for ((user, _), orders) in by_request.into_iter().filter(|(_, orders)| orders.len() > 1) {
-            self.report(Invariant::I8, format!("{}: one request of {user} made {} orders", name(seen), orders.len()), orders);
+            self.report(
+                Invariant::I8,
+                format!("{}: one request of {user} made {} orders", name(seen), orders.len()),
+                orders,
+            );
         }
     }
 
@@ -171,10 +189,15 @@ impl Judge {
                 self.report(Invariant::I2, detail, vec![row.order_no.clone()]);
             }
         }
-        let pending: Vec<OrderNo> =
-            gate.pending.iter().filter(|(_, since)| self.is_old(**since)).map(|(order_no, _)| order_no.clone()).collect();
+        let pending: Vec<OrderNo> = gate
+            .pending
+            .iter()
+            .filter(|(_, since)| self.is_old(**since))
+            .map(|(order_no, _)| order_no.clone())
+            .collect();
         if !pending.is_empty() {
-            let detail = format!("{}: {} holds are still pending after {} s", name(seen), pending.len(), self.bound_secs);
+            let detail =
+                format!("{}: {} holds are still pending after {} s", name(seen), pending.len(), self.bound_secs);
             self.report(Invariant::I5, detail, pending);
         }
     }
@@ -188,15 +211,23 @@ impl Judge {
         if counters.held() != held || counters.sold != sold {
             let detail = format!(
                 "{}: of {} units {} are available and {} sold, but holds are {held} held and {sold} sold",
-                name(seen), counters.total, counters.available, counters.sold
+                name(seen),
+                counters.total,
+                counters.available,
+                counters.sold
             );
             self.report(Invariant::I2, detail, Vec::new());
         }
         if counters.available < 0 {
-            self.report(Invariant::I2, format!("{}: {} units are available", name(seen), counters.available), Vec::new());
+            self.report(
+                Invariant::I2,
+                format!("{}: {} units are available", name(seen), counters.available),
+                Vec::new(),
+            );
         }
         if seen.still && counters.version >= seen.offer.version && counters.total != seen.offer.total {
-            let detail = format!("{}: the gate sells {} units, the offer has {}", name(seen), counters.total, seen.offer.total);
+            let detail =
+                format!("{}: the gate sells {} units, the offer has {}", name(seen), counters.total, seen.offer.total);
             self.report(Invariant::I2, detail, Vec::new());
         }
         let mut units: BTreeMap<&UserId, i64> = gate.units.keys().map(|user| (user, 0)).collect();
@@ -206,9 +237,11 @@ impl Judge {
         for (user, units) in units {
             let counted = gate.units.get(user).copied().unwrap_or(0);
             if counted != units {
-                let holds = gate.holds.iter().filter(|(_, hold)| hold.user_id == *user).map(|(order_no, _)| order_no.clone());
+                let holds =
+                    gate.holds.iter().filter(|(_, hold)| hold.user_id == *user).map(|(order_no, _)| order_no.clone());
                 let holds = holds.collect();
-                let detail = format!("{}: the gate counts {counted} units of {user}, the holds have {units}", name(seen));
+                let detail =
+                    format!("{}: the gate counts {counted} units of {user}, the holds have {units}", name(seen));
                 self.report(Invariant::I2, detail, holds);
             }
         }
@@ -227,7 +260,11 @@ impl Judge {
             self.report(Invariant::I2, detail, vec![row.order_no.clone()]);
         }
         if hold.quantity != row.qty || hold.user_id != row.user_id || hold.fingerprint != row.fingerprint {
-            self.report(Invariant::I2, format!("{}: hold and order are not alike", name(seen)), vec![row.order_no.clone()]);
+            self.report(
+                Invariant::I2,
+                format!("{}: hold and order are not alike", name(seen)),
+                vec![row.order_no.clone()],
+            );
         }
     }
 

@@ -122,7 +122,11 @@ pub(crate) struct Look {
 
 /// Audits an activity. `bound_secs`: how long a mismatch may be in motion; 0 on a sale that is known to be still. None: there
 /// is no such activity.
-pub async fn audit<C>(stores: &Stores<C>, activity_id: &ActivityId, bound_secs: u32) -> Result<Option<Report>, SaleError>
+pub async fn audit<C>(
+    stores: &Stores<C>,
+    activity_id: &ActivityId,
+    bound_secs: u32,
+) -> Result<Option<Report>, SaleError>
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
@@ -183,7 +187,8 @@ where
         })
         .collect();
     let after = stores.offers.offer(&id).await?;
-    let still = after.as_ref().is_some_and(|after| after.remaining == before.remaining && after.version == before.version);
+    let still =
+        after.as_ref().is_some_and(|after| after.remaining == before.remaining && after.version == before.version);
     Ok(Seen { offer: after.unwrap_or(before), still, rows, claims, gate })
 }
 

@@ -85,19 +85,32 @@ pub(crate) async fn batch_get<T: DeserializeOwned>(
                 .consistent_read(true)
                 .build()
                 .map_err(|error| StoreError::Corrupt(error.to_string()))?;
-            let mut answer =
-                db.batch_get_item().request_items(table, wanted).send().await.map_err(StoreError::unavailable(OPERATION))?;
+            let mut answer = db
+                .batch_get_item()
+                .request_items(table, wanted)
+                .send()
+                .await
+                .map_err(StoreError::unavailable(OPERATION))?;
             for item in answer.responses.as_mut().and_then(|tables| tables.remove(table)).unwrap_or_default() {
                 rows.push(from_item(item)?);
             }
-            left = answer.unprocessed_keys.and_then(|mut tables| tables.remove(table)).map(|k| k.keys).unwrap_or_default();
+            left =
+                answer.unprocessed_keys.and_then(|mut tables| tables.remove(table)).map(|k| k.keys).unwrap_or_default();
             if left.is_empty() {
                 break;
             }
             if attempt == BATCH_READ_TRIES {
-                return Err(StoreError::Unavailable { operation: OPERATION, source: "keys are left unprocessed".into() });
+                return Err(StoreError::Unavailable {
+                    operation: OPERATION,
+                    source: "keys are left unprocessed".into(),
+                });
             }
-            tokio::time::sleep(kernel::backoff::full_jitter(attempt, Duration::from_millis(50), Duration::from_secs(1))).await;
+            tokio::time::sleep(kernel::backoff::full_jitter(
+                attempt,
+                Duration::from_millis(50),
+                Duration::from_secs(1),
+            ))
+            .await;
         }
     }
     Ok(rows)

@@ -371,8 +371,18 @@ impl<'a> Batch<'a> {
     /// set: orders are being committed meanwhile.
     pub(crate) fn change_offer(&mut self, row: &OfferRow, raise: i64) -> Result<(), StoreError> {
         const CHANGED: [&str; 12] = [
-            "title", "price", "currency", "limitPerUser", "startsAt", "endsAt", "payWindowSecs", "userIntervalMs",
-            "deviceIpIntervalMs", "state", "version", "image",
+            "title",
+            "price",
+            "currency",
+            "limitPerUser",
+            "startsAt",
+            "endsAt",
+            "payWindowSecs",
+            "userIntervalMs",
+            "deviceIpIntervalMs",
+            "state",
+            "version",
+            "image",
         ];
         let mut item = to_item(row)?;
         // `total` is a reserved word of DynamoDB, and so are some of the others.

@@ -307,13 +307,15 @@ impl Orders {
             .await;
         match answer {
             Ok(_) => Ok(Put::Created),
-            Err(SdkError::ServiceError(failed)) if failed.err().is_conditional_check_failed_exception() => match failed.into_err() {
-                PutItemError::ConditionalCheckFailedException(old) => match old.item {
-                    Some(item) => Ok(Put::Exists(Box::new(from_item(item)?))),
-                    None => self.put_met(&row.order_no).await,
-                },
-                other => Err(StoreError::Unavailable { operation: "PutItem order", source: Box::new(other) }),
-            },
+            Err(SdkError::ServiceError(failed)) if failed.err().is_conditional_check_failed_exception() => {
+                match failed.into_err() {
+                    PutItemError::ConditionalCheckFailedException(old) => match old.item {
+                        Some(item) => Ok(Put::Exists(Box::new(from_item(item)?))),
+                        None => self.put_met(&row.order_no).await,
+                    },
+                    other => Err(StoreError::Unavailable { operation: "PutItem order", source: Box::new(other) }),
+                }
+            }
             // Being committed at this moment, so it is there.
             Err(SdkError::ServiceError(failed)) if failed.err().is_transaction_conflict_exception() => {
                 self.put_met(&row.order_no).await
@@ -332,7 +334,8 @@ impl Orders {
 
     /// PRE_CREATED → FAILED, if it still is PRE_CREATED.
     pub async fn fail(&self, order_no: &OrderNo, reason: FailReason, now: UnixMillis) -> Result<GaveUp, StoreError> {
-        let reason = serde_dynamo::to_attribute_value(reason).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let reason =
+            serde_dynamo::to_attribute_value(reason).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let change = Transition::new(OrderStatus::PreCreated, OrderStatus::Failed, now)?.assign("reason", reason);
         match self.update(order_no, change.expression_undue(), change.condition, change.values).await? {
             Updated::Done => Ok(GaveUp::Failed),
@@ -353,7 +356,13 @@ impl Orders {
         self.update(order_no, set, "#status = :from".to_owned(), values).await.map(|_| ())
     }
 
-    async fn update(&self, order_no: &OrderNo, set: String, condition: String, values: Item) -> Result<Updated, StoreError> {
+    async fn update(
+        &self,
+        order_no: &OrderNo,
+        set: String,
+        condition: String,
+        values: Item,
+    ) -> Result<Updated, StoreError> {
         let (placeholder, name) = STATUS_NAME;
         let answer = self
             .db
@@ -369,12 +378,14 @@ impl Orders {
             .await;
         match answer {
             Ok(_) => Ok(Updated::Done),
-            Err(SdkError::ServiceError(failed)) if failed.err().is_conditional_check_failed_exception() => match failed.into_err() {
-                UpdateItemError::ConditionalCheckFailedException(old) => {
-                    Ok(Updated::Refused(old.item.map(from_item).transpose()?.map(Box::new)))
+            Err(SdkError::ServiceError(failed)) if failed.err().is_conditional_check_failed_exception() => {
+                match failed.into_err() {
+                    UpdateItemError::ConditionalCheckFailedException(old) => {
+                        Ok(Updated::Refused(old.item.map(from_item).transpose()?.map(Box::new)))
+                    }
+                    other => Err(StoreError::Unavailable { operation: "UpdateItem order", source: Box::new(other) }),
                 }
-                other => Err(StoreError::Unavailable { operation: "UpdateItem order", source: Box::new(other) }),
-            },
+            }
             Err(error) => Err(StoreError::unavailable("UpdateItem order")(error)),
         }
     }
@@ -402,7 +413,8 @@ impl Orders {
             .await
             .map_err(StoreError::unavailable("Query orders by user"))?;
         let more = answer.last_evaluated_key.is_some();
-        let orders = answer.items.unwrap_or_default().into_iter().map(from_item).collect::<Result<Vec<OrderRow>, _>>()?;
+        let orders =
+            answer.items.unwrap_or_default().into_iter().map(from_item).collect::<Result<Vec<OrderRow>, _>>()?;
         let next = orders
             .last()
             .filter(|_| more)
@@ -463,7 +475,12 @@ impl Orders {
                 .send()
                 .await
                 .map_err(StoreError::unavailable("Query due orders"))?;
-            answer.items.unwrap_or_default().into_iter().map(|item| from_item(item).map(|due: Due| due.order_no)).collect()
+            answer
+                .items
+                .unwrap_or_default()
+                .into_iter()
+                .map(|item| from_item(item).map(|due: Due| due.order_no))
+                .collect()
         });
         let parts: Vec<Vec<OrderNo>> = try_join_all(shards).await?;
         Ok(parts.into_iter().flatten().collect())
@@ -485,7 +502,9 @@ mod tests {
         let cursor = Cursor { created_key: created_key(UnixMillis::new(1_780_000_000_000), &order_no), order_no };
         assert_eq!(Cursor::decode(&cursor.encode()), Ok(cursor));
         let encode = |text: &str| data_encoding::BASE64URL_NOPAD.encode(text.as_bytes());
-        for bad in ["", "?", "AA", &encode("SK1"), &encode("178#SK1"), &encode("1780000000000#"), &encode("178000000000x#SK1")] {
+        for bad in
+            ["", "?", "AA", &encode("SK1"), &encode("178#SK1"), &encode("1780000000000#"), &encode("178000000000x#SK1")]
+        {
             assert_eq!(Cursor::decode(bad), Err(CursorError), "{bad}");
         }
     }
