@@ -478,6 +478,8 @@ pub(crate) fn initial_total(unlimited: bool, total: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use aws_sdk_dynamodb::types::AttributeValue;
+
     use super::*;
 
     #[test]
