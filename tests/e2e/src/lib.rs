@@ -20,8 +20,6 @@
     reason = "a test that fails says so by panicking, and lives by the system's clock"
 )]
 
-#[path = "../../suite/src/contract.rs"]
-pub mod contract;
 pub mod local;
 pub mod process;
 pub mod redis_proxy;

@@ -9,12 +9,12 @@ use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_sqs::config::Credentials;
 use chat::connections::Connections;
 use client::{Api, Method, RawAnswer, Stack};
+use contract::{Contract, root};
 use redis::aio::MultiplexedConnection;
 use sale::gate::Gate;
 use sale::store::{Offers, Orders};
 use serde_json::{Value, json};
 
-use crate::contract::{self, Contract, root};
 use crate::eventually;
 
 /// The local AWS asks for no more than that there are some, and takes these for the account's owner.

@@ -70,7 +70,7 @@ impl FunctionProcess {
 
     /// Starts it with some variables changed.
     pub async fn start_with(local: &Local, function: &str, changed: &[(&str, &str)]) -> Self {
-        let binary = crate::contract::root().join("target/quick").join(function);
+        let binary = contract::root().join("target/quick").join(function);
         assert!(binary.is_file(), "{} is not built: run `make build`", binary.display());
         let deployed = local.deployed(function).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

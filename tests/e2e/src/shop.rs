@@ -7,6 +7,7 @@ use client::documents::{
     ProductPut, ProductStats, PurchaseResult, ResultStatus, SkuPut, Verdict,
 };
 use client::{Answer, Api, ConnectOptions, Role, Socket, Token};
+use contract::root;
 use jiff::{SignedDuration, Timestamp};
 use kernel::ids::OrderNo;
 use sale::gate::Snapshot;
@@ -14,7 +15,6 @@ use sale::offer::OfferId;
 use sale::store::orders::OrderRow;
 use serde_json::Value;
 
-use crate::contract::root;
 use crate::local::frame_is_documented;
 use crate::{Local, SOON, eventually};
 

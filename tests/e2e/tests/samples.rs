@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use client::documents::{ActivityAction, ActivityPut, ProductPut, SkuPut};
-use e2e::contract::root;
+use contract::root;
 use e2e::local::Invoked;
 use e2e::shop::done;
 use e2e::{Local, SOON, eventually};

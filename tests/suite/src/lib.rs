@@ -4,11 +4,9 @@
 //! [`dynamo`] is a DynamoDB with the template's tables; [`sockets`] plays `@connections`, whose failures no gateway shows
 //! when asked; [`chat_house`] puts the chat on both.
 //! [`redis_server`] is a Redis of either shape; [`gate_house`] puts a gate on it.
-//! [`contract`] holds real answers and frames against `openapi.yaml` and `asyncapi.yaml`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "whatever fails here fails a test")]
 
 pub mod chat_house;
-pub mod contract;
 pub mod dynamo;
 pub mod gate_house;
 pub mod redis_server;

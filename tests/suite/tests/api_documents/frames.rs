@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chat::frames::{ClientFrame, ErrorCode, ServerFrame};
+use contract::Contract;
 use serde_json::{Value, json};
-use suite::contract::Contract;
 
 use crate::source::{Members, Source};
 use crate::{properties, required, texts};

@@ -3,7 +3,7 @@
 //! What is documented is compared with the sources ([`source`] reads them), so that neither can change alone: routes,
 //! statuses, problem codes, members of documents and frames, words of enums, bounds. [`frames`] does so for the socket,
 //! [`samples`] holds `events/` against both. What real answers look like is checked where there are some: the end-to-end
-//! tests hand them to the same [`suite::contract::Contract`].
+//! tests hand them to the same [`contract::Contract`].
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test: its helpers fail the test too")]
 
 mod frames;
@@ -12,8 +12,8 @@ mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use contract::{Contract, Operation, members, root};
 use serde_json::Value;
-use suite::contract::{Contract, Operation, members, root};
 
 use crate::source::{Answers, Source};
 

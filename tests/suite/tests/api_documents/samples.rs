@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use aws_lc_rs::hmac;
+use contract::{Contract, root};
 use kernel::ids::{ActivityId, RequestId, SkuId, UserId};
 use kernel::time::{Clock, UnixMillis};
 use platform::auth::{AuthConfig, Principal, Role, Verifier, bearer};
@@ -14,7 +15,6 @@ use platform::secrets::Secret;
 use sale::offer::OfferId;
 use sale::queue::OrderMessage;
 use serde_json::Value;
-use suite::contract::{Contract, root};
 
 use crate::source::Source;
 use crate::{HTTP_FUNCTIONS, operation};

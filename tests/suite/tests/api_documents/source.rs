@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use suite::contract::root;
+use contract::root;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprCall, ExprLit, ExprMatch, ExprMethodCall, ExprPath, Fields, Item, Lit, Pat, Type};
 

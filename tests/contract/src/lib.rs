@@ -1,8 +1,10 @@
 //! `openapi.yaml` and `asyncapi.yaml`, to hold real answers and frames against.
 //!
-//! Both are part of the product, so they must say what the code does. `tests/api_documents` compares them with the
+//! Both are part of the product, so they must say what the code does. `tests/suite/tests/api_documents` compares them with the
 //! sources; the end-to-end tests hand every answer they get to [`Contract::check_answer`] and every frame to
 //! [`Contract::check_server_frame`]. Schemas in both files are JSON Schema 2020-12.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "whatever fails here fails a test")]
 
 use std::collections::BTreeMap;
 use std::fs;
