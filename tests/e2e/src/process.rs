@@ -32,7 +32,8 @@ pub struct FunctionProcess {
     pid: Pid,
     ended: Option<WaitStatus>,
     events: mpsc::UnboundedSender<Job>,
-    output: Arc<Mutex<String>>,
+    /// Standard output and standard error.
+    streams: [Stream; 2],
     runtime_api: JoinHandle<()>,
 }
 
@@ -69,6 +70,7 @@ impl FunctionProcess {
     }
 
     /// Starts it with some variables changed.
+    #[allow(clippy::zombie_processes, reason = "waited for by its number")]
     pub async fn start_with(local: &Local, function: &str, changed: &[(&str, &str)]) -> Self {
         let binary = contract::root().join("target/quick").join(function);
         assert!(binary.is_file(), "{} is not built: run `make build`", binary.display());
@@ -91,13 +93,11 @@ impl FunctionProcess {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let output = Arc::default();
-        collect(child.stdout.take().unwrap(), &output);
-        collect(child.stderr.take().unwrap(), &output);
+        let streams = [Stream::of(child.stdout.take().unwrap()), Stream::of(child.stderr.take().unwrap())];
         let (events, jobs) = mpsc::unbounded_channel();
         let runtime_api = tokio::spawn(serve(listener, jobs, deployed.timeout));
         // Waited for by its number from here on: `Child` cannot tell that a process is stopped.
-        Self { pid: Pid::from_child(&child), ended: None, events, output, runtime_api }
+        Self { pid: Pid::from_child(&child), ended: None, events, streams, runtime_api }
     }
 
     /// Hands out an event.
@@ -151,6 +151,8 @@ impl FunctionProcess {
         let pid = self.pid;
         let status = eventually("the function ends", SOON, async || wait(pid).filter(|status| !status.stopped())).await;
         self.ended = Some(status);
+        let streams = &self.streams;
+        eventually("its last words are read", SOON, async || streams.iter().all(Stream::is_over).then_some(())).await;
         status
     }
 
@@ -166,9 +168,9 @@ impl FunctionProcess {
         kill_process(self.pid, Signal::CONT).unwrap();
     }
 
-    /// All that it has written, both streams together.
+    /// All that it has written: the log, then the rest.
     pub fn said(&self) -> String {
-        self.output.lock().unwrap().clone()
+        self.streams.each_ref().map(Stream::text).concat()
     }
 }
 
@@ -185,15 +187,35 @@ fn wait(pid: Pid) -> Option<WaitStatus> {
     waitpid(Some(pid), WaitOptions::NOHANG | WaitOptions::UNTRACED).unwrap().map(|(_, status)| status)
 }
 
-/// Reads a stream to its end, on a thread of its own, so that the process never waits for its reader.
-fn collect(mut stream: impl Read + Send + 'static, into: &Arc<Mutex<String>>) {
-    let into = Arc::clone(into);
-    std::thread::spawn(move || {
-        let mut chunk = [0; 4096];
-        while let Ok(read @ 1..) = stream.read(&mut chunk) {
-            into.lock().unwrap().push_str(&String::from_utf8_lossy(&chunk[..read]));
-        }
-    });
+/// What a process writes. It is read on a thread of its own, so that the process never waits for its reader.
+#[derive(Debug)]
+struct Stream {
+    text: Arc<Mutex<String>>,
+    reader: std::thread::JoinHandle<()>,
+}
+
+impl Stream {
+    fn of(mut stream: impl Read + Send + 'static) -> Self {
+        let text = Arc::<Mutex<String>>::default();
+        let reader = std::thread::spawn({
+            let text = Arc::clone(&text);
+            move || {
+                let mut chunk = [0; 4096];
+                while let Ok(read @ 1..) = stream.read(&mut chunk) {
+                    text.lock().unwrap().push_str(&String::from_utf8_lossy(&chunk[..read]));
+                }
+            }
+        });
+        Self { text, reader }
+    }
+
+    fn text(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    fn is_over(&self) -> bool {
+        self.reader.is_finished()
+    }
 }
 
 // ---------------------------------------------------------------- the Runtime API

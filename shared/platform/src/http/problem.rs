@@ -13,8 +13,13 @@ const DEFAULT_RETRY_AFTER_MS: u64 = 1_000;
 /// Why a request was not granted: what the client is told, and what only the log is.
 ///
 /// On the wire: `{"type", "title", "status", "detail", "code", "requestId", "retryAfterMs"?}` and members of its own.
+///
+/// Boxed, so that results that may be problems stay small.
 #[derive(Debug)]
-pub struct Problem {
+pub struct Problem(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
     status: u16,
     code: &'static str,
     detail: Text,
@@ -27,7 +32,8 @@ impl Problem {
     /// A problem with a code of the contract, in capitals with underscores. 429 and 503 say when to come back: after a second,
     /// unless [`Problem::retry_after_ms`] says otherwise.
     pub fn new(status: u16, code: &'static str, detail: Text) -> Self {
-        let problem = Self { status, code, detail, members: Map::new(), headers: Vec::new(), cause: None };
+        let parts = Parts { status, code, detail, members: Map::new(), headers: Vec::new(), cause: None };
+        let problem = Self(Box::new(parts));
         match status {
             429 | 503 => problem.retry_after_ms(DEFAULT_RETRY_AFTER_MS),
             _ => problem,
@@ -37,14 +43,14 @@ impl Problem {
     /// Adds a member of the problem's own, in camel case.
     #[must_use]
     pub fn with(mut self, member: &'static str, value: impl Into<Value>) -> Self {
-        self.members.insert(member.to_owned(), value.into());
+        self.0.members.insert(member.to_owned(), value.into());
         self
     }
 
     /// Adds a header of the problem's own.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.headers.push((name, value.into()));
+        self.0.headers.push((name, value.into()));
         self
     }
 
@@ -57,7 +63,7 @@ impl Problem {
     /// What went wrong, for the log.
     #[must_use]
     pub fn caused_by(mut self, error: &(dyn Error + 'static)) -> Self {
-        self.cause = Some(telemetry::chain(error));
+        self.0.cause = Some(telemetry::chain(error));
         self
     }
 
@@ -103,41 +109,41 @@ impl Problem {
     }
 
     pub fn status(&self) -> u16 {
-        self.status
+        self.0.status
     }
 
     pub fn code(&self) -> &'static str {
-        self.code
+        self.0.code
     }
 
     /// A member of the problem's own.
     pub fn member(&self, name: &str) -> Option<&Value> {
-        self.members.get(name)
+        self.0.members.get(name)
     }
 
     pub(super) fn cause(&self) -> Option<&str> {
-        self.cause.as_deref()
+        self.0.cause.as_deref()
     }
 
     /// The answer. `request_id` is the gateway's.
     pub(super) fn render(&self, language: Language, request_id: &str) -> Response {
-        let mut body = self.members.clone();
+        let mut body = self.0.members.clone();
         body.extend([
-            ("type".to_owned(), format!("urn:hotcake:problem:{}", self.code).into()),
-            ("title".to_owned(), title(self.code).into()),
-            ("status".to_owned(), self.status.into()),
-            ("detail".to_owned(), self.detail.in_language(language).into()),
-            ("code".to_owned(), self.code.into()),
+            ("type".to_owned(), format!("urn:hotcake:problem:{}", self.0.code).into()),
+            ("title".to_owned(), title(self.0.code).into()),
+            ("status".to_owned(), self.0.status.into()),
+            ("detail".to_owned(), self.0.detail.in_language(language).into()),
+            ("code".to_owned(), self.0.code.into()),
             ("requestId".to_owned(), request_id.into()),
         ]);
-        let response = Response::new(self.status, Value::Object(body).to_string())
+        let response = Response::new(self.0.status, Value::Object(body).to_string())
             .header("content-type", "application/problem+json")
             .header("content-language", language.tag())
             .header("vary", "accept-language")
             .header("cache-control", "no-store");
         let response =
-            self.headers.iter().fold(response, |response, (name, value)| response.header(name, value.as_str()));
-        match self.status {
+            self.0.headers.iter().fold(response, |response, (name, value)| response.header(name, value.as_str()));
+        match self.0.status {
             401 => response.header("www-authenticate", "Bearer"),
             429 | 503 => response.header("retry-after", self.retry_after_secs().to_string()),
             _ => response,
