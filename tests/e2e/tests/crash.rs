@@ -130,7 +130,6 @@ async fn killed_after_the_row_the_order_is_sent_by_whoever_comes_next() {
 
     // Nothing but the sweep knows of the other: it sends the message again, and the consumer does the rest.
     let row = swept(&shop, &left).await;
-    assert_eq!((row.status, row.attempts), (RowStatus::Unpaid, 1));
     assert_eq!(row.trail, [RowStatus::PreCreated, RowStatus::Unpaid]);
     assert_eq!(pushed(&mut socket, &left).await, (ResultStatus::Success, OrderStatus::Unpaid));
     assert_eq!(shop.rows().await.len(), 2);
@@ -351,7 +350,7 @@ async fn without_the_queue_an_order_is_accepted_and_sent_later() {
     let [order_no] = &shop.holds_of(&buyer).await[..] else { panic!("no hold") };
     assert_eq!(shop.row(order_no).await.unwrap().status, RowStatus::PreCreated);
     let row = swept(&shop, order_no).await;
-    assert_eq!((row.status, row.attempts), (RowStatus::Unpaid, 1));
+    assert_eq!(row.trail, [RowStatus::PreCreated, RowStatus::Unpaid]);
     shop.audit().await;
 }
 
@@ -383,6 +382,5 @@ async fn a_function_that_is_configured_wrong_does_not_start_and_says_what_is_wro
 async fn assert_names(shop: &Shop, function: &str, changed: &[(&str, &str)], variable: &str) {
     let mut process = FunctionProcess::start_with(&shop.local, function, changed).await;
     assert_ne!(process.exit_code().await, 0);
-    eventually(&format!("{function} names {variable}"), SOON, async || process.said().contains(variable).then_some(()))
-        .await;
+    assert!(process.said().contains(variable), "{function} does not name {variable}: {}", process.said());
 }
