@@ -137,7 +137,10 @@ async fn p8_an_order_gives_back_once() {
         // The same order twice in one call, and again in another.
         let twice = house.gate.release(&house.offer, &[order.clone(), order.clone()]).await.unwrap();
         assert_eq!(twice, [Followed::Changed, Followed::Unchanged]);
-        assert_eq!(house.gate.release(&house.offer, &[order.clone()]).await.unwrap(), [Followed::Unchanged]);
+        assert_eq!(
+            house.gate.release(&house.offer, std::slice::from_ref(&order)).await.unwrap(),
+            [Followed::Unchanged]
+        );
         assert_eq!(balance(&house).await, (10, 0, 0));
         // A released hold is not sold, and its retry is told so.
         assert_eq!(house.gate.sell(&house.offer, &[order]).await.unwrap(), [Followed::Unchanged]);

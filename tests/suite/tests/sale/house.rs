@@ -36,16 +36,16 @@ use crate::queue::{self, TestQueue};
 use crate::weather::Weather;
 
 /// Units that the SKU has before any offer takes some.
-pub const STOCK: i64 = 10_000;
+pub(crate) const STOCK: i64 = 10_000;
 /// What one unit costs.
-pub const PRICE: u64 = 129_900;
-pub const PAY_WINDOW_SECS: u32 = 900;
+pub(crate) const PRICE: u64 = 129_900;
+pub(crate) const PAY_WINDOW_SECS: u32 = 900;
 /// How long sales here last, by the test's clock; Redis never sees the end of one.
 const SALE_SECS: i64 = 30 * 24 * 3_600;
 /// How long a commit may try.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-pub struct TestSale {
+pub(crate) struct TestSale {
     pub redis: RedisServer,
     pub dynamo: Dynamo,
     pub weather: Weather,
@@ -59,7 +59,7 @@ pub struct TestSale {
 
 impl TestSale {
     /// A shop with a SKU, and nothing for sale.
-    pub async fn closed() -> Self {
+    pub(crate) async fn closed() -> Self {
         let (redis, dynamo, orders_queue, dead_letters) = tokio::join!(
             RedisServer::start(Shape::StandAlone),
             Dynamo::start(),
@@ -101,7 +101,7 @@ impl TestSale {
     }
 
     /// An open sale of `total` units, `limit` for each user.
-    pub async fn open(total: i64, limit: u32) -> Self {
+    pub(crate) async fn open(total: i64, limit: u32) -> Self {
         let sale = Self::closed().await;
         done(sale.put_activity(-3_600, SALE_SECS).await);
         done(sale.put_offer(&spec(total, limit)).await);
@@ -110,14 +110,14 @@ impl TestSale {
         sale
     }
 
-    pub fn activity_id(&self) -> &ActivityId {
+    pub(crate) fn activity_id(&self) -> &ActivityId {
         &self.offer.activity_id
     }
 
     // Time.
 
     /// The test's clock, which is never behind the real one.
-    pub fn now(&self) -> UnixMillis {
+    pub(crate) fn now(&self) -> UnixMillis {
         let behind = Clock::System.now().millis_since(self.stores.clock.now());
         if behind > 0 {
             self.stores.clock.advance_millis(behind);
@@ -125,7 +125,7 @@ impl TestSale {
         self.stores.clock.now()
     }
 
-    pub fn pass_secs(&self, secs: i64) {
+    pub(crate) fn pass_secs(&self, secs: i64) {
         self.now();
         self.stores.clock.advance_millis(secs * 1_000);
     }
@@ -138,7 +138,7 @@ impl TestSale {
 
     // The shop.
 
-    pub async fn put_sku(&self, stock: i64) -> Edit<SkuRow> {
+    pub(crate) async fn put_sku(&self, stock: i64) -> Edit<SkuRow> {
         self.tick();
         let spec = SkuSpec { title: "Hotcake 热蛋糕".to_owned(), stock };
         spec.check().unwrap();
@@ -146,7 +146,7 @@ impl TestSale {
     }
 
     /// Puts the activity, from and until so many seconds from now.
-    pub async fn put_activity(&self, from_secs: i64, until_secs: i64) -> Edit<ActivityRow> {
+    pub(crate) async fn put_activity(&self, from_secs: i64, until_secs: i64) -> Edit<ActivityRow> {
         self.tick();
         let spec = ActivitySpec {
             name: "Double Eleven 双十一".to_owned(),
@@ -162,39 +162,39 @@ impl TestSale {
         lifecycle::put_activity(&self.stores, &admin(), self.activity_id(), &spec).await.unwrap()
     }
 
-    pub async fn put_offer(&self, spec: &OfferSpec) -> Edit<OfferRow> {
+    pub(crate) async fn put_offer(&self, spec: &OfferSpec) -> Edit<OfferRow> {
         self.tick();
         spec.check().unwrap();
         lifecycle::put_offer(&self.stores, &admin(), &self.offer, spec).await.unwrap()
     }
 
-    pub async fn command(&self, command: Command) -> Edit<ActivityRow> {
+    pub(crate) async fn command(&self, command: Command) -> Edit<ActivityRow> {
         self.tick();
         lifecycle::command(&self.stores, &admin(), self.activity_id(), command).await.unwrap()
     }
 
-    pub async fn preheat(&self) -> Edit<ActivityRow> {
+    pub(crate) async fn preheat(&self) -> Edit<ActivityRow> {
         lifecycle::preheat(&self.stores, self.activity_id()).await.unwrap()
     }
 
     /// The same stores, with a gate that nobody reaches: whoever changes something now dies before telling the gate.
-    pub fn cut_from_gate(&self) -> Stores<ConnectionManager> {
+    pub(crate) fn cut_from_gate(&self) -> Stores<ConnectionManager> {
         Stores { gate: gate_at("redis://127.0.0.1:1"), ..self.stores.clone() }
     }
 
     // Buyers.
 
-    pub async fn buy(&self, user: &str, qty: u32, key: &str) -> Bought {
+    pub(crate) async fn buy(&self, user: &str, qty: u32, key: &str) -> Bought {
         self.try_buy(user, qty, key).await.unwrap()
     }
 
-    pub async fn try_buy(&self, user: &str, qty: u32, key: &str) -> Result<Bought, BuyError> {
+    pub(crate) async fn try_buy(&self, user: &str, qty: u32, key: &str) -> Result<Bought, BuyError> {
         self.now();
         buy::buy(&self.shop, self.purchase(user, qty, key)).await
     }
 
     /// Buys while SQS takes nothing.
-    pub async fn buy_without_queue(&self, user: &str, qty: u32, key: &str) -> Bought {
+    pub(crate) async fn buy_without_queue(&self, user: &str, qty: u32, key: &str) -> Bought {
         self.now();
         let shop = Shop {
             gate: self.shop.gate.clone(),
@@ -217,7 +217,7 @@ impl TestSale {
     }
 
     /// Buys what is there to be bought, for the first time.
-    pub async fn bought(&self, user: &str, qty: u32, key: &str) -> OrderNo {
+    pub(crate) async fn bought(&self, user: &str, qty: u32, key: &str) -> OrderNo {
         let order_no = self.order_no(user, key);
         let expected =
             Bought::Accepted { order_no: order_no.clone(), result: order::BuyResult::Pending, replayed: false };
@@ -225,12 +225,12 @@ impl TestSale {
         order_no
     }
 
-    pub fn order_no(&self, user: &str, key: &str) -> OrderNo {
+    pub(crate) fn order_no(&self, user: &str, key: &str) -> OrderNo {
         order::order_no(&self.shop.order_no_key, &user_id(user), &self.offer, &key.parse().unwrap()).unwrap()
     }
 
     /// A buyer is let in, and then the function dies.
-    pub async fn admitted_and_dead(&self, user: &str, qty: u32, key: &str) -> OrderNo {
+    pub(crate) async fn admitted_and_dead(&self, user: &str, qty: u32, key: &str) -> OrderNo {
         let request = AdmitRequest {
             order_no: self.order_no(user, key),
             user_id: user_id(user),
@@ -244,7 +244,7 @@ impl TestSale {
     }
 
     /// A gate that had lost its count lets somebody in whom it should not: hold and row are there, whatever the stock.
-    pub async fn let_in_by_force(&self, user: &str, qty: u32, key: &str) -> OrderNo {
+    pub(crate) async fn let_in_by_force(&self, user: &str, qty: u32, key: &str) -> OrderNo {
         let row = self.new_row(user, qty, key).await;
         assert_eq!(self.stores.orders.put(&row).await.unwrap(), Put::Created);
         self.stores.gate.take(&self.offer, &[NewHold::of(&row)]).await.unwrap();
@@ -256,7 +256,7 @@ impl TestSale {
     }
 
     /// The row that a buy would put.
-    pub async fn new_row(&self, user: &str, qty: u32, key: &str) -> OrderRow {
+    pub(crate) async fn new_row(&self, user: &str, qty: u32, key: &str) -> OrderRow {
         let order = NewOrder {
             order_no: self.order_no(user, key),
             user_id: user_id(user),
@@ -272,23 +272,23 @@ impl TestSale {
     // The consumer.
 
     /// Commits all that is queued, and lets the gate follow.
-    pub async fn deliver(&self) -> HashMap<OrderNo, Outcome> {
+    pub(crate) async fn deliver(&self) -> HashMap<OrderNo, Outcome> {
         let messages = self.orders_queue.take();
         self.consume(messages).await
     }
 
-    pub async fn consume(&self, messages: Vec<OrderMessage>) -> HashMap<OrderNo, Outcome> {
+    pub(crate) async fn consume(&self, messages: Vec<OrderMessage>) -> HashMap<OrderNo, Outcome> {
         let outcomes = self.commit(messages).await;
         self.follow(&outcomes).await;
         outcomes
     }
 
-    pub async fn commit(&self, messages: Vec<OrderMessage>) -> HashMap<OrderNo, Outcome> {
+    pub(crate) async fn commit(&self, messages: Vec<OrderMessage>) -> HashMap<OrderNo, Outcome> {
         let deadline = self.now().plus_millis(PATIENCE.as_millis() as i64);
         self.ledger.commit(messages, deadline).await
     }
 
-    pub async fn follow(&self, outcomes: &HashMap<OrderNo, Outcome>) {
+    pub(crate) async fn follow(&self, outcomes: &HashMap<OrderNo, Outcome>) {
         let mut following = Following::default();
         for (order_no, outcome) in outcomes {
             if let Outcome::Settled { status, .. } = outcome {
@@ -300,14 +300,14 @@ impl TestSale {
 
     // The sweep.
 
-    pub async fn sweep(&self) -> Swept {
+    pub(crate) async fn sweep(&self) -> Swept {
         let (swept, _) = self.sweep_telling(&self.stores, Told::Stored).await;
         assert_eq!(swept.failures, 0, "{swept:?}");
         swept
     }
 
     /// A sweep whose words to the buyers are all stored, or none of them; and those words.
-    pub async fn sweep_telling(&self, stores: &Stores<ConnectionManager>, told: Told) -> (Swept, Vec<Decided>) {
+    pub(crate) async fn sweep_telling(&self, stores: &Stores<ConnectionManager>, told: Told) -> (Swept, Vec<Decided>) {
         let deadline = self.now().plus_secs(60);
         let words = Mutex::new(Vec::new());
         let tell = async |decided: &[Decided]| {
@@ -319,93 +319,93 @@ impl TestSale {
     }
 
     /// Sweeps, waits and sweeps, until the lost gate is made again.
-    pub async fn rebuilt(&self) {
+    pub(crate) async fn rebuilt(&self) {
         assert_eq!(self.sweep().await.gates_waiting, 1);
         self.pass_secs(rebuild::WAIT_SECS);
         assert_eq!(self.sweep().await.gates_ready, 1);
     }
 
     /// Redis forgets everything.
-    pub async fn wipe_gate(&self) {
+    pub(crate) async fn wipe_gate(&self) {
         redis::cmd("FLUSHALL").exec_async(&mut self.redis.operator().await).await.unwrap();
     }
 
     /// A command to Redis that no part of the sale would give.
-    pub async fn tamper(&self, command: &[&str]) {
+    pub(crate) async fn tamper(&self, command: &[&str]) {
         let mut tampering = redis::cmd(command[0]);
         tampering.arg(&command[1..]).exec_async(&mut self.redis.operator().await).await.unwrap();
     }
 
-    pub fn book(&self) -> String {
+    pub(crate) fn book(&self) -> String {
         format!("seckill:book:{{{}:{}}}", self.offer.activity_id, self.offer.sku_id)
     }
 
-    pub fn pending(&self) -> String {
+    pub(crate) fn pending(&self) -> String {
         format!("seckill:pending:{{{}:{}}}", self.offer.activity_id, self.offer.sku_id)
     }
 
     // What is there.
 
-    pub async fn counters(&self) -> Counters {
+    pub(crate) async fn counters(&self) -> Counters {
         self.stores.gate.counters(&self.offer).await.unwrap().expect("the gate has the offer")
     }
 
-    pub async fn available(&self) -> i64 {
+    pub(crate) async fn available(&self) -> i64 {
         self.counters().await.available
     }
 
     /// Live units of a user, as the gate counts them.
-    pub async fn units(&self, user: &str) -> i64 {
+    pub(crate) async fn units(&self, user: &str) -> i64 {
         let snapshot = self.stores.gate.snapshot(&self.offer).await.unwrap().expect("the gate has the offer");
         snapshot.units.get(&user_id(user)).copied().unwrap_or(0)
     }
 
-    pub async fn offer_row(&self) -> OfferRow {
+    pub(crate) async fn offer_row(&self) -> OfferRow {
         self.stores.offers.offer(&self.offer).await.unwrap().expect("the offer is there")
     }
 
-    pub async fn sku(&self) -> SkuRow {
+    pub(crate) async fn sku(&self) -> SkuRow {
         self.stores.offers.sku(&self.offer.sku_id).await.unwrap().expect("the SKU is there")
     }
 
-    pub async fn row(&self, order_no: &OrderNo) -> OrderRow {
+    pub(crate) async fn row(&self, order_no: &OrderNo) -> OrderRow {
         self.stores.orders.get(order_no).await.unwrap().expect("the order is there")
     }
 
-    pub async fn status(&self, order_no: &OrderNo) -> (OrderStatus, Option<FailReason>) {
+    pub(crate) async fn status(&self, order_no: &OrderNo) -> (OrderStatus, Option<FailReason>) {
         let row = self.row(order_no).await;
         (row.status, row.reason)
     }
 
-    pub async fn rows(&self) -> Vec<OrderRow> {
+    pub(crate) async fn rows(&self) -> Vec<OrderRow> {
         self.stores.orders.all_of_offer(&self.offer).await.unwrap()
     }
 
     /// Units of a user's claim, as the row says.
-    pub async fn claim(&self, user: &str) -> Option<i64> {
+    pub(crate) async fn claim(&self, user: &str) -> Option<i64> {
         let item =
             self.dynamo.client.get_item().table_name(OFFERS).set_key(Some(self.claim_key(user))).send().await.unwrap();
         item.item.map(|item| item["units"].as_n().unwrap().parse().unwrap())
     }
 
-    pub fn claim_key(&self, user: &str) -> HashMap<String, AttributeValue> {
+    pub(crate) fn claim_key(&self, user: &str) -> HashMap<String, AttributeValue> {
         item_key(&format!("CLAIM#{}#{}#{user}", self.offer.activity_id, self.offer.sku_id), "-")
     }
 
-    pub fn offer_key(&self) -> HashMap<String, AttributeValue> {
+    pub(crate) fn offer_key(&self) -> HashMap<String, AttributeValue> {
         item_key(&format!("OFFER#{}", self.offer.activity_id), self.offer.sku_id.as_str())
     }
 
     // The oracle.
 
-    pub async fn audit(&self, bound_secs: u32) -> Report {
+    pub(crate) async fn audit(&self, bound_secs: u32) -> Report {
         // Holds are stamped by Redis in whole seconds; none may lie ahead.
         self.pass_secs(1);
         audit::audit(&self.stores, self.activity_id(), bound_secs).await.unwrap().expect("the activity is there")
     }
 
     /// Every promise is kept, now and without any grace.
-    pub async fn assert_sound(&self) {
+    pub(crate) async fn assert_sound(&self) {
         let report = self.audit(0).await;
         assert_eq!((report.verdict, report.violations), (Verdict::Pass, Vec::new()));
     }
@@ -429,12 +429,12 @@ fn item_key(pk: &str, sk: &str) -> HashMap<String, AttributeValue> {
     ])
 }
 
-pub fn order_key(order_no: &OrderNo) -> HashMap<String, AttributeValue> {
+pub(crate) fn order_key(order_no: &OrderNo) -> HashMap<String, AttributeValue> {
     HashMap::from([("orderNo".to_owned(), AttributeValue::S(order_no.to_string()))])
 }
 
 /// An offer of `total` units, `limit` for each user.
-pub fn spec(total: i64, limit: u32) -> OfferSpec {
+pub(crate) fn spec(total: i64, limit: u32) -> OfferSpec {
     OfferSpec {
         title: "Hotcake 热蛋糕".to_owned(),
         price: PRICE.try_into().unwrap(),
@@ -448,37 +448,37 @@ pub fn spec(total: i64, limit: u32) -> OfferSpec {
 
 /// What came of an edit that cannot be refused here.
 #[track_caller]
-pub fn done<T: std::fmt::Debug>(edit: Edit<T>) -> T {
+pub(crate) fn done<T: std::fmt::Debug>(edit: Edit<T>) -> T {
     match edit {
         Edit::Done(row) => row,
         Edit::Refused(refusal) => panic!("refused: {refusal:?}"),
     }
 }
 
-pub fn refused(refusal: Refusal) -> Bought {
+pub(crate) fn refused(refusal: Refusal) -> Bought {
     Bought::Refused(refusal)
 }
 
-pub fn unpaid(outcome: &Outcome) -> bool {
+pub(crate) fn unpaid(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Settled { status: OrderStatus::Unpaid, reason: None, .. })
 }
 
-pub fn failed(outcome: &Outcome, because: FailReason) -> bool {
+pub(crate) fn failed(outcome: &Outcome, because: FailReason) -> bool {
     matches!(outcome, Outcome::Settled { status: OrderStatus::Failed, reason: Some(reason), .. } if *reason == because)
 }
 
-pub fn user_id(user: &str) -> UserId {
+pub(crate) fn user_id(user: &str) -> UserId {
     user.parse().unwrap()
 }
 
-pub fn quantity(units: u32) -> Quantity {
+pub(crate) fn quantity(units: u32) -> Quantity {
     Quantity::try_from(units).unwrap()
 }
 
-pub fn admin() -> UserId {
+pub(crate) fn admin() -> UserId {
     user_id("admin1")
 }
 
-pub fn sku_id(sku: &str) -> SkuId {
+pub(crate) fn sku_id(sku: &str) -> SkuId {
     sku.parse().unwrap()
 }

@@ -21,14 +21,14 @@ struct Kept {
 }
 
 /// A queue of one test, gone with it.
-pub struct TestQueue {
+pub(crate) struct TestQueue {
     pub queue: Queue,
     kept: Arc<Mutex<Kept>>,
     server: JoinHandle<()>,
 }
 
 impl TestQueue {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let kept = Arc::new(Mutex::new(Kept::default()));
@@ -37,18 +37,18 @@ impl TestQueue {
     }
 
     /// All messages, oldest first.
-    pub fn take(&self) -> Vec<OrderMessage> {
+    pub(crate) fn take(&self) -> Vec<OrderMessage> {
         let bodies = std::mem::take(&mut self.lock().bodies);
         bodies.iter().map(|body| serde_json::from_str(body).expect("messages are orders")).collect()
     }
 
     /// Puts a message in, whatever it says.
-    pub fn plant(&self, body: &str) {
+    pub(crate) fn plant(&self, body: &str) {
         self.lock().bodies.push(body.to_owned());
     }
 
     /// The next `entries` of batches are refused, one by one.
-    pub fn refuse(&self, entries: usize) {
+    pub(crate) fn refuse(&self, entries: usize) {
         self.lock().refuse = entries;
     }
 
@@ -64,7 +64,7 @@ impl Drop for TestQueue {
 }
 
 /// A queue where nobody listens.
-pub fn unreachable() -> Queue {
+pub(crate) fn unreachable() -> Queue {
     at("127.0.0.1:1")
 }
 

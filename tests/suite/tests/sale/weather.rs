@@ -15,7 +15,7 @@ use crate::wire::{Message, Wire};
 
 /// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// Not done: another transaction is on the same item.
     Conflict,
     /// Not done: too many calls.
@@ -38,7 +38,7 @@ struct Forecast {
 }
 
 /// The wire of one test, gone with it.
-pub struct Weather {
+pub(crate) struct Weather {
     /// The SDK's client through it.
     pub client: Client,
     forecast: Arc<Mutex<Forecast>>,
@@ -47,7 +47,7 @@ pub struct Weather {
 
 impl Weather {
     /// A fair wire.
-    pub async fn before(dynamo: &Dynamo) -> Self {
+    pub(crate) async fn before(dynamo: &Dynamo) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let forecast = Arc::new(Mutex::new(Forecast::default()));
@@ -60,23 +60,23 @@ impl Weather {
     }
 
     /// The next calls of `operation` meet these faults.
-    pub fn next(&self, operation: &str, faults: impl IntoIterator<Item = Fault>) {
+    pub(crate) fn next(&self, operation: &str, faults: impl IntoIterator<Item = Fault>) {
         self.lock().next.entry(operation.to_owned()).or_default().extend(faults);
     }
 
     /// Every call of `operation` meets this fault.
-    pub fn always(&self, operation: &str, fault: Fault) {
+    pub(crate) fn always(&self, operation: &str, fault: Fault) {
         self.lock().always.insert(operation.to_owned(), fault);
     }
 
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let mut forecast = self.lock();
         forecast.next.clear();
         forecast.always.clear();
     }
 
     /// Calls of `operation` since this was last asked, retries of the SDK among them.
-    pub fn calls(&self, operation: &str) -> usize {
+    pub(crate) fn calls(&self, operation: &str) -> usize {
         self.lock().calls.remove(operation).unwrap_or_default()
     }
 
