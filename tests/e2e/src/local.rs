@@ -63,8 +63,8 @@ impl Local {
     /// The stack that `$HOTCAKE_STATE/outputs.json` describes. Without one there is nothing to test, and the test fails.
     pub async fn up() -> Self {
         let file = state_directory().join("outputs.json");
-        let how = "`make test` starts a stack for all tests; or `make up`, then `cargo test --profile quick -p e2e`";
-        let outputs = Stack::from_outputs(&file).unwrap_or_else(|error| panic!("no stack to test: {error}. {how}"));
+        let how = "`make test` runs all tests on a stack of their own; `make up` starts one that stays";
+        let outputs = Stack::from_outputs(&file).unwrap_or_else(|error| panic!("no stack to test: {error} {how}"));
         let api = Api::new(&outputs).unwrap().watched(answer_is_documented);
         if let Err(error) = api.time().await {
             panic!("the stack of {} does not answer: {error}. {how}", file.display());
