@@ -13,7 +13,7 @@ use crate::plan::{BadToken, Offer, Plan, Role};
 use crate::progress::Progress;
 use crate::promises::{Ledger, Promise};
 use crate::settings::Settings;
-use crate::stage::{Sale, accept};
+use crate::stage::{Sale, accepted};
 use crate::storm::Crowd;
 
 /// Snoops that try; each reads a stranger's order in three ways.
@@ -49,8 +49,7 @@ pub(crate) async fn look(
     knock_at_the_socket(stack, plan, &mut ledger).await?;
     let admin = api.signed_in(stack.admin_token());
     let (audit, looks) = audit(&admin, sale, progress).await?;
-    let stats = admin.stats(&sale.activity_id).await.map_err(DemoError::step("reading the stats"))?;
-    let stats = accept("reading the stats", stats)?;
+    let stats = accepted("reading the stats", async || admin.stats(&sale.activity_id).await).await?;
     for offer in Offer::ALL {
         count(plan, settings, crowd, &stats, offer, &mut ledger);
     }
@@ -115,9 +114,8 @@ async fn audit(admin: &Api, sale: &Sale, progress: &Progress) -> Result<(AuditRe
     let phase = progress.phase("audit looks", 1);
     let mut looks = 1;
     loop {
-        let answer =
-            admin.audit(&sale.activity_id, Some(QUIET_BOUND_SECS)).await.map_err(DemoError::step("the audit"))?;
-        let report = accept("the audit", answer)?;
+        let report =
+            accepted("the audit", async || admin.audit(&sale.activity_id, Some(QUIET_BOUND_SECS)).await).await?;
         phase.one_done();
         // What moved was not judged.
         let settled = report.verdict == Verdict::Pass && report.counts.moving == 0;

@@ -50,8 +50,8 @@ pub(crate) struct Story<'a> {
     pub(crate) left: bool,
     pub(crate) failures: Vec<ClientError>,
     pub(crate) ledger: Ledger,
-    /// Stays open until the verdict; see [`disband`](crate::storm::disband).
-    pub(crate) socket: Option<Socket>,
+    /// Stays open until the demo ends: those who leave call a function each, and that would slow the others down.
+    _socket: Option<Socket>,
 }
 
 /// One buy call.
@@ -119,7 +119,7 @@ pub(crate) async fn live<'a>(scene: &Scene<'a>, buyer: &'a Buyer, socket: Option
         left: false,
         failures: Vec::new(),
         ledger: Ledger::default(),
-        socket: None,
+        _socket: None,
     };
     match (buyer.role, scene.stack.user_token(&buyer.user_id)) {
         (Role::Forged(kind), _) => story.knock(scene, kind).await,
@@ -188,7 +188,7 @@ impl Story<'_> {
             scene.decided.one_done();
         }
         if let Ear::Connected(socket) | Ear::Returned(socket) = ear {
-            self.socket = Some(socket);
+            self._socket = Some(socket);
         }
     }
 

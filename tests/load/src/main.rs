@@ -72,12 +72,11 @@ async fn run(settings: Settings) -> Result<bool, DemoError> {
 
     let sockets = storm::connect(&stack, &plan, &progress).await?;
     let sale = stage::set(&api, &stack, &plan, &settings, &progress).await?;
-    let mut crowd = storm::run(&api, &stack, &plan, &sale, &settings, sockets, &progress).await?;
+    let crowd = storm::run(&api, &stack, &plan, &sale, &settings, sockets, &progress).await?;
     let aftermath = aftermath::look(&api, &stack, &plan, &sale, &settings, &crowd, &progress).await?;
 
     let report = Report::new(&settings, &plan, &sale, &crowd, aftermath);
     report.save(&settings.report)?;
-    storm::disband(&api, &mut crowd, &progress).await;
     report.print(&settings.report, &stack);
     Ok(report.is_right())
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use client::documents::{ActivityAction, ActivityPut, BuyRequest, ProblemCode, ProductPut, SkuPut};
-use client::{Answer, Api, Stack};
+use client::{Answer, Api, Backoff, ClientError, Stack};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::error::DemoError;
@@ -24,6 +24,10 @@ const DEVICE_IP_INTERVAL_MS: u32 = 1_000;
 pub(crate) const SPARE: u64 = 10;
 /// Minor units (分).
 pub(crate) const PRICE: i64 = 9_900;
+/// Tries of one call, the first wait between them and the longest.
+const MAX_TRIES: u32 = 5;
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(4);
 /// The clock is asked this often; the fastest answer is the most exact one.
 const CLOCK_SAMPLES: usize = 5;
 
@@ -49,9 +53,8 @@ impl ServerClock {
         let mut samples = Vec::with_capacity(CLOCK_SAMPLES);
         for _ in 0..CLOCK_SAMPLES {
             let asked = Instant::now();
-            let answer = api.time().await.map_err(DemoError::step("asking for the time"))?;
+            let now = accepted("asking for the time", async || api.time().await).await?.now;
             let trip = asked.elapsed();
-            let now = accept("asking for the time", answer)?.now;
             let shows = Timestamp::from_millisecond(now).map_err(|_| DemoError::NoClock { now })?;
             // The answer was made halfway, more or less.
             samples.push((trip, Self { at: asked + trip / 2, shows }));
@@ -85,7 +88,7 @@ pub(crate) async fn set(
         let sku_id = plan.sku_id(offer);
         let sku = SkuPut { title: title(offer), stock: u64::from(settings.stock) + SPARE };
         let what = format!("putting SKU {sku_id}");
-        accept(&what, admin.put_sku(&sku_id, &sku).await.map_err(DemoError::step(&what))?)?;
+        accepted(&what, async || admin.put_sku(&sku_id, &sku).await).await?;
     }
 
     let clock = ServerClock::read(api).await?;
@@ -100,7 +103,7 @@ pub(crate) async fn set(
         device_ip_interval_ms: DEVICE_IP_INTERVAL_MS,
     };
     let what = format!("putting activity {activity_id}");
-    accept(&what, admin.put_activity(&activity_id, &activity).await.map_err(DemoError::step(&what))?)?;
+    accepted(&what, async || admin.put_activity(&activity_id, &activity).await).await?;
     for offer in Offer::ALL {
         let sku_id = plan.sku_id(offer);
         let product = ProductPut {
@@ -111,10 +114,9 @@ pub(crate) async fn set(
             limit_per_user: offer.limit(),
         };
         let what = format!("putting product {sku_id}");
-        accept(&what, admin.put_product(&activity_id, &sku_id, &product).await.map_err(DemoError::step(&what))?)?;
+        accepted(&what, async || admin.put_product(&activity_id, &sku_id, &product).await).await?;
     }
-    let preheated = admin.activity_action(&activity_id, ActivityAction::Preheat).await;
-    accept("preheating", preheated.map_err(DemoError::step("preheating"))?)?;
+    accepted("preheating", async || admin.activity_action(&activity_id, ActivityAction::Preheat).await).await?;
 
     let ledger = press_too_early(api, stack, plan, clock, starts_at).await?;
     let opens = clock.local(starts_at);
@@ -134,7 +136,7 @@ async fn press_too_early(
     let user_id = format!("{}-early", plan.activity_id);
     let early = api.signed_in(stack.user_token(&user_id)?).on_device(&user_id);
     let request = BuyRequest::new(&plan.activity_id, &plan.sku_id(Offer::Single), 1);
-    let answer = early.buy(&request, Some(&user_id)).await.map_err(DemoError::step("pressing too early"))?;
+    let answer = insist("pressing too early", async || early.buy(&request, Some(&user_id)).await).await?;
     let mut ledger = Ledger::default();
     if clock.now() < starts_at {
         let code = answer.problem().map(|problem| (problem.code, problem.starts_at));
@@ -155,7 +157,28 @@ fn truncated(instant: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(instant.as_millisecond()).unwrap_or(instant)
 }
 
-/// The document of an answer that has to be a good one.
-pub(crate) fn accept<T>(what: &str, answer: Answer<T>) -> Result<T, DemoError> {
-    answer.outcome.map_err(|problem| DemoError::refused(what, problem))
+/// The document of a call that has to succeed. All of these may be repeated.
+pub(crate) async fn accepted<T>(
+    what: &str,
+    call: impl AsyncFn() -> Result<Answer<T>, ClientError>,
+) -> Result<T, DemoError> {
+    insist(what, call).await?.outcome.map_err(|problem| DemoError::refused(what, problem))
+}
+
+/// Calls until there is an answer that stands: a cold function on a busy machine may need a second try.
+async fn insist<T>(what: &str, call: impl AsyncFn() -> Result<Answer<T>, ClientError>) -> Result<Answer<T>, DemoError> {
+    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let result = call().await;
+        let may_pass = match &result {
+            Ok(answer) => answer.problem().is_some_and(|problem| problem.code.may_pass_later()),
+            Err(error) => matches!(error, ClientError::NoAnswer { .. } | ClientError::NotOurs { status: 500.., .. }),
+        };
+        if !may_pass || tries == MAX_TRIES {
+            return result.map_err(DemoError::step(what));
+        }
+        tokio::time::sleep(backoff.next_wait(result.ok().and_then(|answer| answer.asked_wait()))).await;
+    }
 }

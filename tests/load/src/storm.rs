@@ -24,10 +24,6 @@ const HANDSHAKES: usize = 8;
 /// Buy calls of those who have pressed the button already, and questions for a result.
 const LATER_CALLS: usize = 8;
 const QUESTIONS: usize = 8;
-/// Sockets closed at once, and the least pause before the next ones. The gateway calls `$disconnect` without being waited
-/// for, one process each: a thousand goodbyes in one moment take a small machine down.
-const GOODBYES: usize = 8;
-const GOODBYE_PAUSE: Duration = Duration::from_millis(100);
 /// Just below the ten minutes after which the gateway cuts a silent connection. A page sends one every 30 s; thousands of
 /// waiting sockets that did so would take all that the local gateway has.
 const HEARTBEAT: Duration = Duration::from_secs(9 * 60);
@@ -149,23 +145,6 @@ pub(crate) async fn run<'a>(
         ledger.judge(Promise::EnoughLeft, share >= 0.1, None, || format!("{:.1} %", share * 100.0));
     }
     Ok(Crowd { stories, ledger, took })
-}
-
-/// Everybody goes home, a few at a time.
-pub(crate) async fn disband(api: &Api, crowd: &mut Crowd<'_>, progress: &Progress) {
-    let mut open: Vec<Socket> = crowd.stories.iter_mut().filter_map(|story| story.socket.take()).collect();
-    let phase = progress.phase("sockets closed", open.len());
-    while !open.is_empty() {
-        let group = open.split_off(open.len().saturating_sub(GOODBYES));
-        // Whether a goodbye is answered does not matter any more; whether the stack keeps up with them does.
-        for closed in futures_util::future::join_all(group.into_iter().map(Socket::close)).await {
-            drop(closed);
-            phase.one_done();
-        }
-        tokio::time::sleep(GOODBYE_PAUSE).await;
-        drop(api.time().await);
-    }
-    phase.finish();
 }
 
 /// A phase that has to end.
