@@ -20,6 +20,8 @@ pub(crate) struct Phase {
     label: &'static str,
     count: Mutex<Count>,
     bar: Option<ProgressBar>,
+    /// Nobody knows at first how many there will be: quarters mean nothing then, and a plain log has the end only.
+    open_ended: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +49,7 @@ impl Progress {
             let bar = ProgressBar::new(total as u64).with_message(label);
             bars.add(if let Ok(style) = style { bar.with_style(style) } else { bar })
         });
-        Phase { label, count: Mutex::new(Count { done: 0, total }), bar }
+        Phase { label, count: Mutex::new(Count { done: 0, total }), bar, open_ended: total == 0 }
     }
 }
 
@@ -56,7 +58,7 @@ impl Phase {
         let count = self.update(|count| count.done += 1);
         match &self.bar {
             Some(bar) => bar.inc(1),
-            None if crosses_step(count) => eprintln!("{:>22} {}/{}", self.label, count.done, count.total),
+            None if !self.open_ended && crosses_step(count) => self.say(count),
             None => {}
         }
     }
@@ -76,9 +78,15 @@ impl Phase {
     }
 
     pub(crate) fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish();
+        match &self.bar {
+            Some(bar) => bar.finish(),
+            None if self.open_ended => self.say(self.update(|_| ())),
+            None => {}
         }
+    }
+
+    fn say(&self, count: Count) {
+        eprintln!("{:>22} {}/{}", self.label, count.done, count.total);
     }
 
     fn update(&self, change: impl FnOnce(&mut Count)) -> Count {
