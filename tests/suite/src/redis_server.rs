@@ -94,8 +94,12 @@ impl RedisServer {
         None
     }
 
+    /// More patient than a function is: a test's own commands may have to wait for a busy machine.
     async fn plain(&self) -> Option<redis::aio::MultiplexedConnection> {
-        redis::Client::open(self.url()).unwrap().get_multiplexed_async_connection().await.ok()
+        const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
+        let config =
+            redis::AsyncConnectionConfig::new().set_connection_timeout(PATIENCE).set_response_timeout(PATIENCE);
+        redis::Client::open(self.url()).unwrap().get_multiplexed_async_connection_with_config(&config).await.ok()
     }
 
     pub fn shape(&self) -> Shape {

@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use suite::chat_house::{ChatHouse, START, connection_id, results, types};
 use suite::sockets::Answer;
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::util::SubscriberInitExt;
 
 /// The keys of the local stack, which the sample events' tokens are signed with.
 const LOCAL_KEY: &str = "hotcake-local-development-key-not-a-secret";
@@ -292,7 +291,8 @@ async fn no_token_and_no_frame_is_in_the_log() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(move || writer.clone());
-    let _guard = subscriber.set_default();
+    // For the whole process: what a thread's own subscriber is asked for is cached by whichever test comes first.
+    subscriber.init();
 
     let functions = Functions::open().await;
     let good = token("u1").claim("note", "canary").sign().unwrap();

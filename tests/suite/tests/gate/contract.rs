@@ -18,7 +18,9 @@ use sale::offer::SaleState;
 use suite::gate_house::{FAR_AHEAD, GateHouse, LONG_AGO, offer_id, settings};
 use suite::redis_server::Shape;
 
+/// Sequences of a round, and the most rounds until every answer has been met.
 const SEQUENCES: u32 = 96;
+const MAX_ROUNDS: usize = 8;
 const MAX_STEPS: usize = 60;
 /// 46 days.
 const LONG_INTERVAL_MS: u32 = 4_000_000_000;
@@ -352,12 +354,35 @@ fn contract(shape: Shape) {
     let offers = RefCell::new(0_u32);
     let mut runner = TestRunner::new(Config { cases: SEQUENCES, source_file: Some(file!()), ..Config::default() });
     let steps = (gate_settings(), vec(step(), 1..MAX_STEPS));
-    let result = runner.run(&steps, |(first, steps)| {
+    let missed = || -> Vec<&str> {
+        let seen = seen.borrow();
+        let met = |answer: &str| seen.iter().any(|seen: &String| seen.starts_with(answer));
+        MUST_BE_SEEN.iter().copied().filter(|answer| !met(answer)).collect()
+    };
+    // Chance may leave a rare answer out of one round; a generator that never leads to it leaves it out of all.
+    for _ in 0..MAX_ROUNDS {
+        round(&mut runner, &steps, &runtime, &house, &offers, &seen);
+        if missed().is_empty() {
+            return;
+        }
+    }
+    panic!("never met: {:?} among {:?}", missed(), seen.borrow());
+}
+
+fn round(
+    runner: &mut TestRunner,
+    steps: &impl Strategy<Value = (GateSettings, Vec<Step>)>,
+    runtime: &tokio::runtime::Runtime,
+    house: &RefCell<GateHouse>,
+    offers: &RefCell<u32>,
+    seen: &RefCell<BTreeSet<String>>,
+) {
+    let result = runner.run(steps, |(first, steps)| {
         let mut house = house.borrow_mut();
         // An offer of its own for each sequence.
         *offers.borrow_mut() += 1;
         house.offer = offer_id(&format!("s{}", offers.borrow()));
-        let mut pair = Pair { house: &house, model: Model::default(), seen: &seen };
+        let mut pair = Pair { house: &house, model: Model::default(), seen };
         runtime.block_on(async {
             // Nine in ten begin on a gate that is there.
             if first.total > 0 {
@@ -373,10 +398,6 @@ fn contract(shape: Shape) {
     if let Err(failure) = result {
         panic!("{failure}");
     }
-    let seen = seen.into_inner();
-    let missed: Vec<_> =
-        MUST_BE_SEEN.iter().filter(|answer| !seen.iter().any(|seen| seen.starts_with(**answer))).collect();
-    assert!(missed.is_empty(), "never met: {missed:?} among {seen:?}");
 }
 
 #[test]
