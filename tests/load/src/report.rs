@@ -269,19 +269,19 @@ impl Report {
             r#"The stack is still up. Try:
 
   # what is on sale
-  curl -s {url}/api/seckill/activities/{activity}
+  curl -sw '\n' {url}/api/seckill/activities/{activity}
 
   # put {SPARE} more units on sale, and buy one; then ask what became of it
-  curl -s -X PUT {url}/api/admin/activities/{activity}/products/{sku} \
+  curl -sw '\n' -X PUT {url}/api/admin/activities/{activity}/products/{sku} \
     -H "Authorization: Bearer $(make -s token USER=root ROLE=admin)" -H 'Content-Type: application/json' \
     -d '{{"title":"{title}","price":{PRICE},"currency":"CNY","total":{more},"limitPerUser":{limit}}}'
-  curl -s -X POST {url}/api/seckill/buy \
+  curl -sw '\n' -X POST {url}/api/seckill/buy \
     -H "Authorization: Bearer $(make -s token USER=demo)" -H 'Content-Type: application/json' \
     -H 'X-Request-ID: my-first-wish' -d '{{"activityId":"{activity}","skuId":"{sku}"}}'
-  curl -s {url}/api/orders -H "Authorization: Bearer $(make -s token USER=demo)"
+  curl -sw '\n' {url}/api/orders -H "Authorization: Bearer $(make -s token USER=demo)"
 
   # ask the audit; then put a unit too many into Redis and ask again: FAIL, naming I2
-  curl -s '{url}/api/admin/activities/{activity}/audit?boundSecs=0' \
+  curl -sw '\n' '{url}/api/admin/activities/{activity}/audit?boundSecs=0' \
     -H "Authorization: Bearer $(make -s token USER=root ROLE=admin)"
   redis-cli -u {redis} HINCRBY 'seckill:book:{{{activity}:{sku}}}' avail 1
 "#

@@ -20,8 +20,8 @@ pub(crate) struct Settings {
     /// Units of each of the two offers.
     #[arg(long, env = "STOCK", default_value_t = 100, value_parser = RangedU64ValueParser::<u32>::new().range(1..=MAX_STOCK))]
     pub(crate) stock: u32,
-    /// Buy calls under way at once. The local AWS answers as many calls a second with 16 as with more (about 270 on two
-    /// free cores); the rest would only stand in line there, before the consumer and the pushes too.
+    /// Buy calls under way at once. The local AWS answers as many calls a second with 16 as with more; the
+    /// rest would only stand in line there, and hold up the consumer and the pushes.
     #[arg(long, env = "CONCURRENCY", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_CONCURRENCY))]
     pub(crate) concurrency: usize,
     /// Decides who does what; the same seed and number of buyers make the same crowd. Random when absent.
