@@ -98,6 +98,7 @@ pub(crate) async fn run<'a>(
     sockets: Vec<Socket>,
     progress: &Progress,
 ) -> Result<Crowd<'a>, DemoError> {
+    tokio::time::sleep_until(sale.opens.into()).await;
     let scene = Scene {
         plan,
         stack,
@@ -114,7 +115,6 @@ pub(crate) async fn run<'a>(
         ledger.judge(Promise::EnoughConnected, share >= 0.3, None, || format!("{:.1} %", share * 100.0));
     }
 
-    tokio::time::sleep_until(sale.opens.into()).await;
     let started = Instant::now();
     let mut sockets = sockets.into_iter();
     let lives = plan.buyers.iter().map(|buyer| {
