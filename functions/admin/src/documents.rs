@@ -1,13 +1,13 @@
 //! What admins send and get.
 
-use kernel::ids::{ActivityId, SkuId};
+use kernel::ids::{ActivityId, SkuId, UserId};
 use kernel::money::{Currency, Price};
 use kernel::time::{LocalTimeError, Rfc3339, UnixMillis, local_time};
 use platform::http::{Problem, Text};
 use sale::gate::Counters;
 use sale::lifecycle::{ActivitySpec, OfferSpec, SkuSpec, SpecError};
 use sale::offer::{Rules, SaleState};
-use sale::store::offers::{ActivityRow, OfferRow, SkuRow};
+use sale::store::offers::{ActivityRow, Change, OfferRow, SkuRow};
 use serde::{Deserialize, Serialize};
 
 const PAY_WINDOW_SECS: u32 = 900;
@@ -113,7 +113,14 @@ impl ProductBody {
                 "商品须指定 total；不限量的商品则不能指定 total。",
             )));
         }
-        let image_fits = |image: &String| image.len() <= MAX_IMAGE_LEN && image.starts_with("https://");
+        // Pages put it into an attribute: no blank, quote or bracket.
+        let in_address = |char: char| char.is_ascii_graphic() && !matches!(char, '"' | '\'' | '<' | '>' | '`' | '\\');
+        let image_fits = |image: &String| {
+            let host = image.strip_prefix("https://");
+            image.len() <= MAX_IMAGE_LEN
+                && host.is_some_and(|host| host.starts_with(|first: char| first.is_ascii_alphanumeric()))
+                && image.chars().all(in_address)
+        };
         if !self.image.as_ref().is_none_or(image_fits) {
             return Err(Problem::validation(Text::new("image is an https address.", "image 须为 https 地址。")));
         }
@@ -236,6 +243,8 @@ pub(crate) struct ProductDocument {
     unlimited: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<String>,
+    /// Whether the gate is made; while it is not, buyers are answered NOT_READY.
+    gate_ready: bool,
 }
 
 impl From<OfferRow> for ProductDocument {
@@ -248,8 +257,45 @@ impl From<OfferRow> for ProductDocument {
             currency: row.currency,
             limit_per_user: row.limit_per_user,
             unlimited: row.unlimited,
+            gate_ready: row.epoch > 0 && row.rebuilding.is_none(),
             image: row.image,
         }
+    }
+}
+
+/// `GET …/changes`: who did what, and when.
+#[derive(Serialize)]
+pub(crate) struct ChangesDocument {
+    items: Vec<ChangeDocument>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ChangeDocument {
+    by: UserId,
+    at: Rfc3339,
+    action: String,
+    /// The row as it was; absent for something new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<serde_json::Value>,
+    after: serde_json::Value,
+}
+
+impl From<Vec<Change>> for ChangesDocument {
+    fn from(changes: Vec<Change>) -> Self {
+        // Rows were written as JSON, so they are read as such; a text that is none is shown as the text it is.
+        let row = |text: String| serde_json::from_str(&text).unwrap_or(serde_json::Value::String(text));
+        let items = changes
+            .into_iter()
+            .map(|change| ChangeDocument {
+                by: change.by,
+                at: Rfc3339(change.at),
+                action: change.action,
+                before: change.before.map(row),
+                after: row(change.after),
+            })
+            .collect();
+        Self { items }
     }
 }
 
@@ -285,7 +331,8 @@ impl StatsDocument {
             .map(|(offer, counters)| {
                 let gate = counters.filter(|counters| counters.loading.is_none());
                 StatsProduct {
-                    total: (!offer.unlimited).then_some(offer.total),
+                    // Of one moment with the numbers beside it, where there is a gate.
+                    total: (!offer.unlimited).then_some(gate.as_ref().map_or(offer.total, |gate| gate.total)),
                     committed: offer.committed(),
                     available: gate.as_ref().filter(|_| !offer.unlimited).map(|gate| gate.available),
                     held: gate.as_ref().map(Counters::held),

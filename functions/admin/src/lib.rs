@@ -1,53 +1,48 @@
 //! What the shop's people do: put goods up for sale, pause and end sales, and check that every promise was kept.
 
 mod documents;
+mod money;
+mod operations;
 
+use backoffice::StoresConfig;
 use kernel::ids::{ActivityId, SkuId, UserId};
-use kernel::time::Clock;
 use platform::auth::{AuthConfig, Role, Verifier};
 use platform::boot::{self, Boot};
 use platform::config::{Env, FromEnv, Noted};
 use platform::http::{Problem, Request, Response, Text};
-use platform::redis::{RedisConfig, RedisConnection};
+use platform::redis::RedisConnection;
 use sale::audit::{BOUND_SECS, MAX_BOUND_SECS};
-use sale::gate::Gate;
+use sale::dead_letters::DeadLetters;
 use sale::lifecycle::{self, Command, Edit, EditRefusal};
 use sale::offer::{MAX_PRODUCTS, OfferId};
-use sale::queue::Queue;
+use sale::store::StoreError;
 use sale::store::offers::ActivityRow;
-use sale::store::{Offers, Orders, StoreError};
 use sale::{SaleError, Stores};
 
 use crate::documents::{
-    ActivityBody, ActivityDocument, ProductBody, ProductDocument, SkuBody, SkuDocument, StatsDocument,
+    ActivityBody, ActivityDocument, ChangesDocument, ProductBody, ProductDocument, SkuBody, SkuDocument, StatsDocument,
 };
 
 /// How long an admin waits before trying an edit again that met others, or a gate that was being made.
 const CONTENDED_RETRY_MS: u64 = 1_000;
 
 pub struct Config {
-    orders_table: String,
-    offers_table: String,
+    stores: StoresConfig,
     order_queue_url: String,
     order_dlq_url: String,
-    redis: RedisConfig,
     auth: AuthConfig,
 }
 
 impl FromEnv for Config {
     fn from_env(env: &mut Env) -> Result<Self, Noted> {
-        let orders_table = env.required("ORDERS_TABLE");
-        let offers_table = env.required("OFFERS_TABLE");
+        let stores = StoresConfig::from_env(env);
         let order_queue_url = env.required("ORDER_QUEUE_URL");
         let order_dlq_url = env.required("ORDER_DLQ_URL");
-        let redis = RedisConfig::from_env(env);
         let auth = AuthConfig::from_env(env);
         Ok(Self {
-            orders_table: orders_table?,
-            offers_table: offers_table?,
+            stores: stores?,
             order_queue_url: order_queue_url?,
             order_dlq_url: order_dlq_url?,
-            redis: redis?,
             auth: auth?,
         })
     }
@@ -55,24 +50,18 @@ impl FromEnv for Config {
 
 pub struct State {
     stores: Stores<RedisConnection>,
+    dead_letters: DeadLetters,
     verifier: Verifier,
 }
 
 impl State {
     pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
         let config = &boot.config;
-        let db = aws_sdk_dynamodb::Client::new(&boot.aws);
         let sqs = aws_sdk_sqs::Client::new(&boot.aws);
-        let (redis, verifier) = tokio::try_join!(boot.redis(&config.redis), boot.verifier(&config.auth))?;
+        let (stores, verifier) = tokio::try_join!(config.stores.open(boot), boot.verifier(&config.auth))?;
         Ok(Self {
-            stores: Stores {
-                gate: Gate::new(redis),
-                orders: Orders::new(db.clone(), config.orders_table.clone()),
-                offers: Offers::new(db, config.offers_table.clone()),
-                queue: Queue::new(sqs.clone(), config.order_queue_url.clone()),
-                dead_letters: Queue::new(sqs, config.order_dlq_url.clone()),
-                clock: Clock::System,
-            },
+            stores,
+            dead_letters: DeadLetters::new(sqs, config.order_dlq_url.clone(), config.order_queue_url.clone()),
             verifier,
         })
     }
@@ -87,6 +76,17 @@ pub async fn handle(state: &State, request: Request) -> Result<Response, Problem
         "POST /api/admin/activities/{activityId}/{action}" => act(state, &request, &admin).await,
         "GET /api/admin/activities/{activityId}/stats" => stats(state, &request).await,
         "GET /api/admin/activities/{activityId}/audit" => audit(state, &request).await,
+        "GET /api/admin/activities/{activityId}/changes" => changes(state, &request).await,
+        "POST /api/admin/activities/{activityId}/reconcile" => operations::reconcile(state, &request).await,
+        "POST /api/admin/activities/{activityId}/rebuild" => operations::rebuild(state, &request).await,
+        "GET /api/admin/payments" => money::list(state, &request).await,
+        "POST /api/admin/payments/{transactionId}/refund" => money::refund(state, &request, &admin).await,
+        "GET /api/admin/blacklist" => operations::blacklist(state).await,
+        "PUT /api/admin/blacklist/{userId}" => operations::block(state, &request, &admin).await,
+        "DELETE /api/admin/blacklist/{userId}" => operations::unblock(state, &request, &admin).await,
+        "GET /api/admin/dlq" => operations::dead_letters(state).await,
+        "POST /api/admin/dlq/redrive" => operations::redrive(state).await,
+        "POST /api/admin/dlq/settle" => operations::settle(state).await,
         _ => Err(Problem::not_found()),
     }
 }
@@ -157,10 +157,20 @@ async fn audit(state: &State, request: &Request) -> Result<Response, Problem> {
             format!("boundSecs 的取值范围为 0 到 {MAX_BOUND_SECS}。"),
         )));
     }
-    match sale::audit::audit(&state.stores, &activity_id, bound_secs).await.map_err(|error| failed(&error))? {
+    match sale::audit::audit(&state.stores, &state.dead_letters, &activity_id, bound_secs).await.map_err(|error| failed(&error))? {
         Some(report) => Response::json(200, &report),
         None => Err(Problem::not_found()),
     }
+}
+
+/// What was done to a sale and by whom, oldest first.
+async fn changes(state: &State, request: &Request) -> Result<Response, Problem> {
+    let activity_id: ActivityId = request.path("activityId")?;
+    if state.stores.offers.activity(&activity_id).await.map_err(|error| failed(&error.into()))?.is_none() {
+        return Err(Problem::not_found());
+    }
+    let changes = state.stores.offers.changes(activity_id.as_str()).await.map_err(|error| failed(&error.into()))?;
+    Response::json(200, &ChangesDocument::from(changes))
 }
 
 /// What was changed, or why nothing was.

@@ -1,5 +1,5 @@
 //! `POST /api/seckill/buy`: the hot path. A refused buyer costs one round trip to the gate; only winners touch a table and
-//! the queue.
+//! the queue (and every five seconds somebody has the blacklist's version read).
 
 mod refusal;
 
@@ -11,18 +11,20 @@ use platform::boot::{self, Boot};
 use platform::config::{Env, FromEnv, Noted};
 use platform::http::{Problem, Request, Response};
 use platform::redis::{RedisConfig, RedisConnection};
+use sale::blacklist::Blacklist;
 use sale::buy::{Bought, BuyError, Purchase, Shop};
 use sale::gate::Gate;
 use sale::offer::OfferId;
-use sale::order::{BuyResult, OrderStatus};
+use sale::order::BuyResult;
 use sale::queue::Queue;
-use sale::store::{Orders, StoreError};
+use sale::store::{Offers, Orders, StoreError};
 use sale::wording;
 use serde::{Deserialize, Serialize};
 
 /// What the environment must say.
 pub struct Config {
     orders_table: String,
+    offers_table: String,
     order_queue_url: String,
     order_no_secret_arn: String,
     redis: RedisConfig,
@@ -32,12 +34,14 @@ pub struct Config {
 impl FromEnv for Config {
     fn from_env(env: &mut Env) -> Result<Self, Noted> {
         let orders_table = env.required("ORDERS_TABLE");
+        let offers_table = env.required("OFFERS_TABLE");
         let order_queue_url = env.required("ORDER_QUEUE_URL");
         let order_no_secret_arn = env.required("ORDER_NO_SECRET_ARN");
         let redis = RedisConfig::from_env(env);
         let auth = AuthConfig::from_env(env);
         Ok(Self {
             orders_table: orders_table?,
+            offers_table: offers_table?,
             order_queue_url: order_queue_url?,
             order_no_secret_arn: order_no_secret_arn?,
             redis: redis?,
@@ -49,6 +53,7 @@ impl FromEnv for Config {
 /// What lives as long as the environment does.
 pub struct State {
     shop: Shop<RedisConnection>,
+    blacklist: Blacklist,
     verifier: Verifier,
 }
 
@@ -60,10 +65,12 @@ impl State {
             boot.verifier(&config.auth),
             boot.secret(&config.order_no_secret_arn)
         )?;
+        let db = aws_sdk_dynamodb::Client::new(&boot.aws);
         Ok(Self {
+            blacklist: Blacklist::new(Offers::new(db.clone(), config.offers_table.clone()), Clock::System),
             shop: Shop {
                 gate: Gate::new(redis),
-                orders: Orders::new(aws_sdk_dynamodb::Client::new(&boot.aws), config.orders_table.clone()),
+                orders: Orders::new(db, config.orders_table.clone()),
                 queue: Queue::new(aws_sdk_sqs::Client::new(&boot.aws), config.order_queue_url.clone()),
                 order_no_key: hmac::Key::new(hmac::HMAC_SHA256, secret.expose().as_bytes()),
                 clock: Clock::System,
@@ -109,12 +116,14 @@ async fn buy(state: &State, request: &Request) -> Result<Response, Problem> {
     };
     let device: Option<DeviceId> = request.parsed_header("X-Device-Id")?;
     let body: Body = request.json()?;
+    let blocked = state.blacklist.judge(&principal.id).await.map_err(|error| Problem::unavailable(&error))?;
     let purchase = Purchase {
         user_id: principal.id,
         offer: OfferId { activity_id: body.activity_id, sku_id: body.sku_id },
         quantity: body.qty,
         request_id: request_id.clone(),
         device_address: format!("{}|{}", device.as_ref().map_or("", DeviceId::as_str), request.source_ip()),
+        blocked,
     };
 
     // The caller needs it most when they have to try again.
@@ -127,17 +136,11 @@ async fn buy(state: &State, request: &Request) -> Result<Response, Problem> {
 
 async fn answer(state: &State, request: &Request, purchase: Purchase) -> Result<Response, Problem> {
     match sale::buy::buy(&state.shop, purchase).await.map_err(failed)? {
-        Bought::Accepted { order_no, result, replayed } => {
-            // What the buyer may read in full under the order number; here, how it stands.
-            let status = match result {
-                BuyResult::Pending => OrderStatus::PreCreated,
-                BuyResult::Success => OrderStatus::Unpaid,
-                BuyResult::Fail => OrderStatus::Failed,
-            };
-            let message = wording::about(status, None);
+        Bought::Accepted { order_no, status, reason, replayed } => {
+            let message = wording::about(status, reason);
             let accepted = Accepted {
                 order_no: order_no.as_str(),
-                status: result,
+                status: status.result(),
                 message: message.in_language(request.language()),
             };
             let response = Response::json(202, &accepted)?;

@@ -30,6 +30,17 @@ pub(crate) fn problem(refusal: Refusal) -> Problem {
                 "该请求号已用于不同的购买数量，新的购买请使用新的请求号。",
             ),
         ),
+        Refusal::Blocked(blocked) => {
+            let problem = Problem::new(
+                403,
+                "BLOCKED",
+                Text::new("You cannot buy here at the moment.", "您当前无法参与抢购。"),
+            );
+            match blocked.retry_after_ms {
+                Some(wait) => problem.retry_after_ms(wait),
+                None => problem,
+            }
+        }
         Refusal::AlreadyBought => Problem::new(
             409,
             "ALREADY_BOUGHT",

@@ -1,45 +1,86 @@
-//! A shopper's own orders. Somebody else's order answers 404, as if it did not exist.
+//! A shopper's own orders: read, paid, let go. Somebody else's order answers 404, as if it did not exist.
+//!
+//! A cancellation moves rows only, so this function needs neither the cache nor the sockets: `order-due` tells them.
 
 use kernel::ids::OrderNo;
-use kernel::time::{Clock, Rfc3339};
+use kernel::time::{Clock, Rfc3339, UnixMillis};
 use platform::auth::{AuthConfig, Role, Verifier};
 use platform::boot::{self, Boot};
 use platform::config::{Env, FromEnv, Noted};
 use platform::http::{Problem, Request, Response, Text};
-use sale::order::{BuyResult, FailReason, OrderStatus};
+use sale::ledger::{Ledger, Outcome};
+use sale::order::{BuyResult, EndReason, OrderStatus};
+use sale::provider::{Account, Provider, ProviderError};
+use sale::queue::{Reminder, Reminders};
 use sale::store::orders::{Cursor, OrderRow};
-use sale::store::{Orders, StoreError};
+use sale::store::{Offers, Orders, StoreError};
 use sale::wording;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Orders on a page, unless the caller asks for fewer or more; and the most.
 const PAGE: u8 = 20;
 const MAX_PAGE: u8 = 100;
+/// How long a cancellation may meet others at the offer's row, in seconds: the gateway waits for 11.
+const CANCEL_SECS: i64 = 4;
 
 pub struct Config {
     orders_table: String,
+    offers_table: String,
+    reminder_queue_url: String,
+    payment_secret_arn: String,
+    pay_provider_url: String,
+    pay_notify_url: String,
     auth: AuthConfig,
 }
 
 impl FromEnv for Config {
     fn from_env(env: &mut Env) -> Result<Self, Noted> {
         let orders_table = env.required("ORDERS_TABLE");
+        let offers_table = env.required("OFFERS_TABLE");
+        let reminder_queue_url = env.required("REMINDER_QUEUE_URL");
+        let payment_secret_arn = env.required("PAYMENT_SECRET_ARN");
+        let pay_provider_url = env.required("PAY_PROVIDER_URL");
+        let pay_notify_url = env.required("PAY_NOTIFY_URL");
         let auth = AuthConfig::from_env(env);
-        Ok(Self { orders_table: orders_table?, auth: auth? })
+        Ok(Self {
+            orders_table: orders_table?,
+            offers_table: offers_table?,
+            reminder_queue_url: reminder_queue_url?,
+            payment_secret_arn: payment_secret_arn?,
+            pay_provider_url: pay_provider_url?,
+            pay_notify_url: pay_notify_url?,
+            auth: auth?,
+        })
     }
 }
 
 pub struct State {
-    orders: Orders,
+    ledger: Ledger,
+    reminders: Reminders,
+    provider: Provider,
+    notify_url: String,
     verifier: Verifier,
     clock: Clock,
 }
 
 impl State {
     pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
+        let config = &boot.config;
+        let db = aws_sdk_dynamodb::Client::new(&boot.aws);
+        let (verifier, secret) =
+            tokio::try_join!(boot.verifier(&config.auth), boot.secret(&config.payment_secret_arn))?;
+        let account: Account = secret.json()?;
+        let (signer, url) = (account.signer(), config.pay_provider_url.clone());
         Ok(Self {
-            orders: Orders::new(aws_sdk_dynamodb::Client::new(&boot.aws), boot.config.orders_table.clone()),
-            verifier: boot.verifier(&boot.config.auth).await?,
+            ledger: Ledger {
+                orders: Orders::new(db.clone(), config.orders_table.clone()),
+                offers: Offers::new(db, config.offers_table.clone()),
+                clock: Clock::System,
+            },
+            reminders: Reminders::new(aws_sdk_sqs::Client::new(&boot.aws), config.reminder_queue_url.clone()),
+            provider: Provider::new(url, account.merchant_id, signer, Clock::System)?,
+            notify_url: config.pay_notify_url.clone(),
+            verifier,
             clock: Clock::System,
         })
     }
@@ -59,7 +100,7 @@ struct OrderDocument<'a> {
     currency: &'a str,
     status: OrderStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<FailReason>,
+    reason: Option<EndReason>,
     created_at: Rfc3339,
     #[serde(skip_serializing_if = "Option::is_none")]
     pay_deadline: Option<Rfc3339>,
@@ -108,7 +149,7 @@ struct StatusDocument<'a> {
     order_no: &'a OrderNo,
     status: OrderStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<FailReason>,
+    reason: Option<EndReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pay_deadline: Option<Rfc3339>,
 }
@@ -128,6 +169,8 @@ pub async fn handle(state: &State, request: Request) -> Result<Response, Problem
         "GET /api/orders" => list(state, &request).await,
         "GET /api/order/{orderNo}" => order(state, &request).await,
         "GET /api/order/{orderNo}/status" => status(state, &request).await,
+        "POST /api/order/{orderNo}/pay" => pay(state, &request).await,
+        "POST /api/order/{orderNo}/cancel" => cancel(state, &request).await,
         _ => Err(Problem::not_found()),
     }
 }
@@ -136,7 +179,7 @@ pub async fn handle(state: &State, request: Request) -> Result<Response, Problem
 async fn own(state: &State, request: &Request) -> Result<OrderRow, Problem> {
     let principal = request.authenticate(&state.verifier, state.clock.now(), Role::User)?;
     let order_no: OrderNo = request.path("orderNo").map_err(|_| Problem::not_found())?;
-    match state.orders.get(&order_no).await.map_err(failed)? {
+    match state.ledger.orders.get(&order_no).await.map_err(failed)? {
         Some(row) if row.user_id == principal.id => Ok(row),
         Some(_) | None => Err(Problem::not_found()),
     }
@@ -173,6 +216,96 @@ async fn result(state: &State, request: &Request) -> Result<Response, Problem> {
     Response::json(200, &document)
 }
 
+/// `POST /api/order/{orderNo}/pay`: what the buyer's client opens the cashier with.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PayDocument<'a> {
+    order_no: &'a OrderNo,
+    merchant_id: &'a str,
+    prepay_id: &'a str,
+    pay_url: &'a str,
+    amount: u64,
+    currency: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pay_deadline: Option<Rfc3339>,
+}
+
+async fn pay(state: &State, request: &Request) -> Result<Response, Problem> {
+    let row = own(state, request).await?;
+    no_body(request)?;
+    let now = state.clock.now();
+    let may_pay = row.status == OrderStatus::Unpaid && row.pay_deadline.is_none_or(|deadline| now < deadline);
+    if !may_pay {
+        return Err(order_state(&row, now));
+    }
+    let prepared = state.provider.prepare(&row, &state.notify_url).await.map_err(|error| match &error {
+        ProviderError::Unreachable(_) | ProviderError::Refused { status: 429 | 500.. } => Problem::unavailable(&error),
+        ProviderError::Refused { .. } | ProviderError::Answer(_) => Problem::internal(&error),
+    })?;
+    let document = PayDocument {
+        order_no: &row.order_no,
+        merchant_id: state.provider.merchant_id().as_str(),
+        prepay_id: &prepared.prepay_id,
+        pay_url: &prepared.pay_url,
+        amount: row.amount.get(),
+        currency: row.terms.currency.as_str(),
+        pay_deadline: row.pay_deadline.map(Rfc3339),
+    };
+    Response::json(200, &document)
+}
+
+/// Cancels an order that waits for its payment. Cancelled already: the same answer, and nothing changes.
+async fn cancel(state: &State, request: &Request) -> Result<Response, Problem> {
+    let row = own(state, request).await?;
+    no_body(request)?;
+    match row.status {
+        OrderStatus::Unpaid => {}
+        OrderStatus::Cancelled => return Response::json(200, &OrderDocument::from(&row)),
+        OrderStatus::PreCreated | OrderStatus::Paid | OrderStatus::Failed => {
+            return Err(order_state(&row, state.clock.now()));
+        }
+    }
+    let orders = std::slice::from_ref(&row);
+    let stop = state.clock.now().plus_secs(CANCEL_SECS);
+    let outcome = state.ledger.cancel(orders, EndReason::CancelledByBuyer, stop).await.remove(&row.order_no);
+    kernel::crash::point("cancel.after_transaction");
+    match outcome {
+        Some(Outcome::Settled { .. }) => {}
+        Some(Outcome::Busy | Outcome::Unknown) | None => {
+            return Err(Problem::new(503, "UNAVAILABLE", Text::new("Please try again in a moment.", "系统繁忙，请稍后重试。")));
+        }
+    }
+    // What this does not bring about at once, the sweep does.
+    if let Err(error) = state.reminders.send(&[Reminder::now(row.order_no.clone())]).await {
+        tracing::warn!(order_no = %row.order_no, error = &error as &dyn std::error::Error, "left to the sweep to release");
+    }
+    // As it is now: it may have been paid at the very moment.
+    match state.ledger.orders.get(&row.order_no).await.map_err(failed)? {
+        Some(row) if row.status == OrderStatus::Cancelled => Response::json(200, &OrderDocument::from(&row)),
+        Some(row) => Err(order_state(&row, state.clock.now())),
+        None => Err(Problem::not_found()),
+    }
+}
+
+/// What an order is asked to do needs no more than its number.
+fn no_body(request: &Request) -> Result<(), Problem> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+    if request.body()?.is_empty() { Ok(()) } else { request.json::<Nothing>().map(|Nothing {}| ()) }
+}
+
+/// The order is not in a state for it.
+fn order_state(row: &OrderRow, now: UnixMillis) -> Problem {
+    let is_over = row.status == OrderStatus::Unpaid && row.pay_deadline.is_some_and(|deadline| deadline <= now);
+    let why = if is_over {
+        Text::new("The time to pay this order is over.", "订单付款时间已过。")
+    } else {
+        wording::about(row.status, row.reason)
+    };
+    Problem::new(409, "ORDER_STATE", why).with("orderStatus", row.status.as_str())
+}
+
 async fn list(state: &State, request: &Request) -> Result<Response, Problem> {
     let principal = request.authenticate(&state.verifier, state.clock.now(), Role::User)?;
     let limit = request.query::<u8>("limit")?.unwrap_or(PAGE);
@@ -191,7 +324,7 @@ async fn list(state: &State, request: &Request) -> Result<Response, Problem> {
             ))
         })?),
     };
-    let page = state.orders.list_by_user(&principal.id, limit, cursor.as_ref()).await.map_err(failed)?;
+    let page = state.ledger.orders.list_by_user(&principal.id, limit, cursor.as_ref()).await.map_err(failed)?;
     let document = ListDocument {
         items: page.orders.iter().map(OrderDocument::from).collect(),
         next_cursor: page.next.as_ref().map(Cursor::encode),

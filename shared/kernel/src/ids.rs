@@ -99,6 +99,14 @@ id!(
     OrderNo, "orderNo", MAX_ID_LEN, "A-Z a-z 0-9 _ -", is_id_byte
 );
 id!(
+    /// The payment provider's number of one payment.
+    TransactionId, "transactionId", MAX_ID_LEN, "A-Z a-z 0-9 _ -", is_id_byte
+);
+id!(
+    /// Us, as the payment provider knows us.
+    MerchantId, "merchantId", MAX_ID_LEN, "A-Z a-z 0-9 _ -", is_id_byte
+);
+id!(
     /// The client's word for the device it runs on.
     DeviceId, "device id", MAX_ID_LEN, "A-Z a-z 0-9 _ -", is_id_byte
 );

@@ -29,6 +29,10 @@ pub struct PriceError;
 pub struct CurrencyError;
 
 impl Cents {
+    pub const fn new(minor_units: u64) -> Self {
+        Self(minor_units)
+    }
+
     pub fn get(self) -> u64 {
         self.0
     }

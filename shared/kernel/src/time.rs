@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 const NAMEABLE: std::ops::Range<i64> = 1_000_000_000_000..10_000_000_000_000;
 
 /// Milliseconds since 1970-01-01T00:00:00Z.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnixMillis(i64);
 
@@ -71,9 +71,31 @@ impl TryFrom<String> for Rfc3339 {
     type Error = InstantError;
 
     fn try_from(text: String) -> Result<Self, InstantError> {
+        if !has_the_shape(&text) {
+            return Err(InstantError);
+        }
         let instant: Timestamp = text.parse().map_err(|_| InstantError)?;
         in_range(instant.as_millisecond()).map(Self)
     }
+}
+
+/// `2026-06-01T02:00:00Z`, with up to nine digits of a fraction, or an offset. The library that reads it takes far more.
+fn has_the_shape(text: &str) -> bool {
+    let Some((date_time, rest)) = text.split_at_checked(19) else { return false };
+    let (fraction, zone) = rest.split_at(rest.find(['Z', 'z', '+', '-']).unwrap_or(rest.len()));
+    let fits = |text: &str, pattern: &str| {
+        text.len() == pattern.len()
+            && text.bytes().zip(pattern.bytes()).all(|(byte, wanted)| match wanted {
+                b'0' => byte.is_ascii_digit(),
+                b'+' => matches!(byte, b'+' | b'-'),
+                exact => byte.eq_ignore_ascii_case(&exact),
+            })
+    };
+    let fraction_fits = match fraction.strip_prefix('.') {
+        None => fraction.is_empty(),
+        Some(digits) => (1..=9).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit()),
+    };
+    fits(date_time, "0000-00-00T00:00:00") && fraction_fits && (fits(zone, "Z") || fits(zone, "+00:00"))
 }
 
 impl From<Rfc3339> for String {

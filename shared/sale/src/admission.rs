@@ -20,6 +20,15 @@ pub struct AdmitRequest {
     pub fingerprint: Fingerprint,
     /// `<device>|<address>`, for the device's rate mark.
     pub device_address: String,
+    /// Set for a buyer who may not buy, whatever there is to be had.
+    pub blocked: Option<Blocked>,
+}
+
+/// A buyer may not buy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocked {
+    /// Absent: until somebody says otherwise.
+    pub retry_after_ms: Option<u64>,
 }
 
 /// What a request asked for, so that a retry can be told from another wish under the same id: 16 hexadecimal digits of
@@ -95,6 +104,8 @@ pub enum Refusal {
     Ended {
         ends_at: UnixMillis,
     },
+    /// On the blacklist, or in a cool-down after orders that were not paid.
+    Blocked(Blocked),
     /// Limit 1, and one live unit already.
     AlreadyBought,
     LimitExceeded {

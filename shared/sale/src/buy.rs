@@ -9,13 +9,16 @@ use kernel::ids::{OrderNo, Quantity, RequestId, UserId};
 use kernel::time::Clock;
 use redis::aio::ConnectionLike;
 
-use crate::admission::{Admission, AdmitRequest, Fingerprint, Refusal};
+use crate::admission::{Admission, AdmitRequest, Blocked, Fingerprint, Refusal};
 use crate::gate::{Gate, GateError, NewHold};
 use crate::offer::OfferId;
-use crate::order::{self, BuyResult, FailReason, OrderStatus};
+use crate::order::{self, EndReason, OrderStatus};
 use crate::queue::{OrderMessage, Queue};
 use crate::store::orders::{NewOrder, OrderRow, Put};
 use crate::store::{Orders, StoreError};
+
+/// How long a message counts as being on its way, in seconds.
+const RESEND_SECS: i64 = 5;
 
 /// What a buyer asks for, verified and parsed.
 #[derive(Debug, Clone)]
@@ -26,6 +29,8 @@ pub struct Purchase {
     pub request_id: RequestId,
     /// `<device>|<address>`; see [`AdmitRequest::device_address`].
     pub device_address: String,
+    /// See [`AdmitRequest::blocked`].
+    pub blocked: Option<Blocked>,
 }
 
 /// What the buyer is told.
@@ -34,7 +39,8 @@ pub enum Bought {
     /// The right to the goods is held. `replayed`: this is not the first answer to this request.
     Accepted {
         order_no: OrderNo,
-        result: BuyResult,
+        status: OrderStatus,
+        reason: Option<EndReason>,
         replayed: bool,
     },
     Refused(Refusal),
@@ -69,7 +75,7 @@ pub async fn buy<C>(shop: &Shop<C>, purchase: Purchase) -> Result<Bought, BuyErr
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
-    let Purchase { user_id, offer, quantity, request_id, device_address } = purchase;
+    let Purchase { user_id, offer, quantity, request_id, device_address, blocked } = purchase;
     let order_no = order::order_no(&shop.order_no_key, &user_id, &offer, &request_id)?;
     let fingerprint = Fingerprint::of(quantity);
     let request = AdmitRequest {
@@ -78,6 +84,7 @@ where
         quantity,
         fingerprint: fingerprint.clone(),
         device_address,
+        blocked,
     };
     let (terms, mut replayed) = match shop.gate.admit(&offer, &request).await? {
         Admission::Admitted(terms) => (terms, false),
@@ -104,8 +111,10 @@ where
 
     match row.status {
         OrderStatus::PreCreated => {
-            // The row is the outbox: what the queue does not take now, the sweep sends.
-            if let Err(error) = shop.queue.send(&OrderMessage::from(&row)).await {
+            // A retry that comes at once finds the first call's message on its way: sending it again would let impatient buyers
+            // fill the queue. And the row is the outbox: what is not sent now, the sweep sends.
+            let on_its_way = replayed && shop.clock.now() < row.created_at.plus_secs(RESEND_SECS);
+            if !on_its_way && let Err(error) = shop.queue.send(&OrderMessage::from(&row)).await {
                 tracing::warn!(order_no = %row.order_no, error = &error as &dyn std::error::Error, "left to the sweep to send");
             }
             kernel::crash::point("buy.after_queue");
@@ -113,12 +122,12 @@ where
         OrderStatus::Unpaid | OrderStatus::Paid => {}
         OrderStatus::Cancelled | OrderStatus::Failed => {
             let_go(shop, &row).await;
-            if row.reason == Some(FailReason::Abandoned) {
+            if row.reason == Some(EndReason::Abandoned) {
                 return Ok(Bought::RequestExpired);
             }
         }
     }
-    Ok(Bought::Accepted { result: row.status.result(), order_no: row.order_no, replayed })
+    Ok(Bought::Accepted { status: row.status, reason: row.reason, order_no: row.order_no, replayed })
 }
 
 /// The gate had lost the hold of an order, and admitted another wish under its request id. The row stands: the new hold is

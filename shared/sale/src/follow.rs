@@ -1,13 +1,15 @@
 //! The gate follows the rows, once the buyers have been told.
 
 use kernel::ids::{OrderNo, UserId};
+use kernel::text::Text;
 use kernel::time::UnixMillis;
 use redis::aio::ConnectionLike;
 
 use crate::gate::{Gate, GateError};
 use crate::offer::OfferId;
-use crate::order::{FailReason, OrderStatus};
+use crate::order::{EndReason, OrderStatus};
 use crate::store::orders::OrderRow;
+use crate::wording;
 
 /// An order that is past PRE_CREATED, and so something to tell its buyer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,9 +17,11 @@ pub struct Decided {
     pub user_id: UserId,
     pub order_no: OrderNo,
     pub status: OrderStatus,
-    pub reason: Option<FailReason>,
+    pub reason: Option<EndReason>,
     /// Since when the row says so.
     pub at: UnixMillis,
+    /// Money came in for it after its end.
+    pub refund_due: bool,
 }
 
 impl Decided {
@@ -29,12 +33,28 @@ impl Decided {
             status: row.status,
             reason: row.reason,
             at: row.updated_at,
+            refund_due: false,
         })
+    }
+
+    /// What its buyer reads.
+    pub fn message(&self) -> Text {
+        if self.refund_due { wording::refund_due() } else { wording::about(self.status, self.reason) }
     }
 }
 
-/// Whether buyers will learn what they were to be told: at once, or when they next come. Only then is the gate told, since
-/// a hold that is still pending there is what reminds the sweep of both.
+/// Who has to learn what became of orders, besides the gate.
+#[allow(async_fn_in_trait, reason = "used on one thread only, where nothing has to be Send")]
+pub trait Messenger {
+    /// Lets buyers know. May be called with what they know already.
+    async fn tell(&self, decided: &[Decided]) -> Told;
+
+    /// Lets the warehouse know of orders that are PAID. May be called with what it knows already.
+    async fn publish_paid(&self, orders: &[&OrderRow]) -> Told;
+}
+
+/// Whether what was to be told is stored, and so will be learnt: at once, or when they next come. Of orders that are still
+/// pending at the gate, the gate is told after it, since that hold is what reminds the sweep of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     Stored,

@@ -4,6 +4,9 @@
 //! gate cannot be told, the row stands all the same and the sweep makes the gate equal to it. The one exception is taking
 //! units **out** of an offer: there the gate gives way first, since it might be selling them at this very moment.
 
+use std::time::Duration;
+
+use kernel::backoff::full_jitter;
 use kernel::ids::{ActivityId, SkuId, UserId};
 use kernel::money::{Currency, Price};
 use kernel::time::UnixMillis;
@@ -11,6 +14,7 @@ use redis::aio::ConnectionLike;
 use serde::Serialize;
 
 use crate::gate::{Lowered, Synced};
+use crate::order::OrderStatus;
 use crate::offer::{MAX_PRODUCTS, MAX_TOTAL, OfferId, Rules, SaleState};
 use crate::rebuild::{self, Readiness};
 use crate::store::StoreError;
@@ -28,8 +32,8 @@ pub const MAX_INTERVAL_MS: u32 = 24 * 3_600 * 1_000;
 /// The most units of an offer that one user may have.
 pub const MAX_LIMIT_PER_USER: u32 = 1_000;
 /// How often an edit that met another one is tried again.
-const EDIT_TRIES: usize = 4;
-/// Who closes a sale that has run out, in the change log.
+const EDIT_TRIES: u32 = 8;
+/// Who closes and settles sales that have run out, in the change log.
 const SWEEP: &str = "sweep";
 
 /// What came of a change.
@@ -62,7 +66,7 @@ pub enum EditRefusal {
 /// A document that cannot be right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    #[error("a name or title is 1 to {MAX_TITLE_CHARS} characters, none of them a control character")]
+    #[error("a name or title is 1 to {MAX_TITLE_CHARS} visible characters")]
     Title,
     #[error("a sale ends after it starts, and within 366 days")]
     Window,
@@ -77,8 +81,15 @@ pub enum SpecError {
 }
 
 fn check_title(title: &str) -> Result<(), SpecError> {
-    let fits = (1..=MAX_TITLE_CHARS).contains(&title.chars().count()) && !title.chars().any(char::is_control);
+    let fits = (1..=MAX_TITLE_CHARS).contains(&title.chars().count())
+        && title.chars().any(char::is_alphanumeric)
+        && !title.chars().any(|char| char.is_control() || is_invisible(char));
     if fits { Ok(()) } else { Err(SpecError::Title) }
+}
+
+/// Characters that show nothing, or turn what follows around.
+fn is_invisible(char: char) -> bool {
+    matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 fn check_units(units: i64) -> Result<(), SpecError> {
@@ -146,6 +157,11 @@ impl OfferSpec {
     }
 }
 
+/// Lets others finish who are changing the same thing.
+async fn pause(attempt: u32) {
+    tokio::time::sleep(full_jitter(attempt, Duration::from_millis(20), Duration::from_millis(400))).await;
+}
+
 /// Puts a SKU's stock. Units that offers have stay with them: stock can be lowered down to those.
 pub async fn put_sku<C>(
     stores: &Stores<C>,
@@ -153,7 +169,7 @@ pub async fn put_sku<C>(
     sku_id: &SkuId,
     spec: &SkuSpec,
 ) -> Result<Edit<SkuRow>, SaleError> {
-    for _ in 0..EDIT_TRIES {
+    for attempt in 0..EDIT_TRIES {
         let before = stores.offers.sku(sku_id).await?;
         let allotted = before.as_ref().map_or(0, |sku| sku.stock - sku.free);
         let free = spec.stock - allotted;
@@ -166,7 +182,7 @@ pub async fn put_sku<C>(
         batch.change(sku_id.as_str(), &change(by, stores.clock.now(), "put-sku", before.as_ref(), &after)?)?;
         match batch.write("put SKU").await? {
             Written::Done => return Ok(Edit::Done(after)),
-            Written::Refused(_) => {}
+            Written::Refused(_) => pause(attempt).await,
         }
     }
     Ok(Edit::Refused(EditRefusal::Contended))
@@ -182,7 +198,7 @@ pub async fn put_activity<C>(
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
-    for _ in 0..EDIT_TRIES {
+    for attempt in 0..EDIT_TRIES {
         let before = stores.offers.activity(activity_id).await?;
         let after = match &before {
             None => ActivityRow {
@@ -191,6 +207,7 @@ where
                 rules: spec.rules.clone(),
                 state: SaleState::Live,
                 version: 1,
+                archived: false,
             },
             Some(row) if is_over(row.state) => return Ok(Edit::Refused(EditRefusal::Ended)),
             Some(row) => ActivityRow {
@@ -201,8 +218,10 @@ where
             },
         };
         if let Edit::Done(row) = write_activity(stores, by, "put-activity", before.as_ref(), after).await? {
+            tell_gates(stores, activity_id).await?;
             return Ok(Edit::Done(row));
         }
+        pause(attempt).await;
     }
     Ok(Edit::Refused(EditRefusal::Contended))
 }
@@ -225,7 +244,7 @@ pub async fn command<C>(
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
-    for _ in 0..EDIT_TRIES {
+    for attempt in 0..EDIT_TRIES {
         let Some(before) = stores.offers.activity(activity_id).await? else {
             return Ok(Edit::Refused(EditRefusal::NotFound));
         };
@@ -239,7 +258,7 @@ where
             }
         };
         if state == before.state {
-            sync_gates(stores, activity_id).await?;
+            tell_gates(stores, activity_id).await?;
             return Ok(Edit::Done(before));
         }
         let mut after = ActivityRow { state, version: before.version + 1, ..before.clone() };
@@ -247,9 +266,11 @@ where
             after.rules.ends_at = after.rules.ends_at.min(stores.clock.now());
         }
         if let Edit::Done(row) = write_activity(stores, by, action, Some(&before), after).await? {
-            sync_gates(stores, activity_id).await?;
+            // A gate that cannot be told cannot be reached by buyers either, and learns it from the sweep.
+            tell_gates(stores, activity_id).await?;
             return Ok(Edit::Done(row));
         }
+        pause(attempt).await;
     }
     Ok(Edit::Refused(EditRefusal::Contended))
 }
@@ -259,8 +280,9 @@ pub(crate) async fn close<C>(stores: &Stores<C>, before: &ActivityRow) -> Result
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
-    let by = SWEEP.parse().map_err(|error: kernel::ids::IdError| StoreError::Corrupt(error.to_string()))?;
+    let by = sweeper()?;
     let after = ActivityRow { state: SaleState::Closed, version: before.version + 1, ..before.clone() };
+    // The gate closes by its own clock; its settings follow with this same sweep.
     write_activity(stores, &by, "close", Some(before), after).await
 }
 
@@ -284,6 +306,100 @@ where
     Ok(Edit::Done(activity))
 }
 
+/// How far a closed sale is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settlement {
+    /// Orders or holds are still undecided.
+    Draining,
+    Settled,
+    /// Something moved at this very moment.
+    Contended,
+}
+
+/// How long the gate of a settled offer is kept for late retries, in seconds: a week.
+const GATE_KEPT_SECS: i64 = 7 * 24 * 3_600;
+
+/// Settles a closed sale once nothing of it is undecided: what is left goes back to the SKUs, once, and each total becomes
+/// what is committed.
+pub(crate) async fn settle<C>(stores: &Stores<C>, activity: &ActivityRow) -> Result<Settlement, SaleError>
+where
+    C: ConnectionLike + Clone + Send + Sync,
+{
+    let offers = stores.offers.offers_of(&activity.activity_id).await?;
+    for offer in &offers {
+        if !is_drained(stores, offer).await? {
+            return Ok(Settlement::Draining);
+        }
+    }
+    let after = ActivityRow { state: SaleState::Settled, version: activity.version + 1, ..activity.clone() };
+    let mut batch = stores.offers.batch();
+    batch.activity(&after, Some(activity.version))?;
+    for offer in &offers {
+        batch.settle_offer(offer)?;
+        if !offer.unlimited && offer.remaining > 0 {
+            batch.allot(&offer.sku_id, -offer.remaining)?;
+        }
+    }
+    batch.change(
+        activity.activity_id.as_str(),
+        &change(&sweeper()?, stores.clock.now(), "settle", Some(activity), &after)?,
+    )?;
+    match batch.write("settle activity").await? {
+        Written::Refused(_) => return Ok(Settlement::Contended),
+        Written::Done => {}
+    }
+    kernel::crash::point("settle.after_row");
+    archive(stores, &after).await?;
+    Ok(Settlement::Settled)
+}
+
+/// Whether no order and no hold of a closed offer is undecided. A hold is counted by the gate, which has to be there; what is
+/// committed by the row, and if the paid orders are all of it, none is unpaid.
+async fn is_drained<C>(stores: &Stores<C>, offer: &OfferRow) -> Result<bool, SaleError>
+where
+    C: ConnectionLike + Clone + Send + Sync,
+{
+    if offer.epoch == 0 {
+        // Never opened, so nothing was ever sold.
+        return Ok(offer.committed() == 0);
+    }
+    let id = offer.id();
+    let counters = stores.gate.counters(&id).await?;
+    let made = counters.filter(|counters| counters.loading.is_none() && counters.epoch == offer.epoch);
+    if offer.rebuilding.is_some() || made.is_none_or(|counters| counters.held() != 0) {
+        return Ok(false);
+    }
+    if !stores.gate.pending(&id, stores.clock.now().plus_secs(24 * 3_600), 1).await?.is_empty() {
+        return Ok(false);
+    }
+    let rows = stores.orders.all_of_offer(&id).await?;
+    let undecided = rows.iter().any(|row| match row.status {
+        OrderStatus::PreCreated | OrderStatus::Unpaid => true,
+        OrderStatus::Paid | OrderStatus::Cancelled => row.is_owed(),
+        OrderStatus::Failed => false,
+    });
+    let paid: i64 = rows.iter().filter(|row| row.status == OrderStatus::Paid).map(|row| row.qty.units()).sum();
+    Ok(!undecided && paid == offer.committed())
+}
+
+/// Tells the gates of a settled sale, and lets them go after a while. A settled offer is never made again.
+pub(crate) async fn archive<C>(stores: &Stores<C>, activity: &ActivityRow) -> Result<(), SaleError>
+where
+    C: ConnectionLike + Clone + Send + Sync,
+{
+    for offer in stores.offers.offers_of(&activity.activity_id).await? {
+        sync_gate(stores, &offer.id()).await?;
+        stores.gate.expire(&offer.id(), GATE_KEPT_SECS).await?;
+    }
+    kernel::crash::point("settle.after_gate");
+    stores.offers.archive(&activity.activity_id).await?;
+    Ok(())
+}
+
+fn sweeper() -> Result<UserId, StoreError> {
+    SWEEP.parse().map_err(|error: kernel::ids::IdError| StoreError::Corrupt(error.to_string()))
+}
+
 fn is_over(state: SaleState) -> bool {
     match state {
         SaleState::Live | SaleState::Paused => false,
@@ -291,17 +407,14 @@ fn is_over(state: SaleState) -> bool {
     }
 }
 
-/// Writes an activity with its offers, and tells the gates. Refused when one of the rows has moved.
+/// Writes an activity with its offers. Refused when one of the rows has moved.
 async fn write_activity<C>(
     stores: &Stores<C>,
     by: &UserId,
     action: &str,
     before: Option<&ActivityRow>,
     after: ActivityRow,
-) -> Result<Edit<ActivityRow>, SaleError>
-where
-    C: ConnectionLike + Clone + Send + Sync,
-{
+) -> Result<Edit<ActivityRow>, SaleError> {
     let offers = match before {
         Some(_) => stores.offers.offers_of(&after.activity_id).await?,
         None => Vec::new(),
@@ -319,9 +432,6 @@ where
         Written::Refused(_) => return Ok(Edit::Refused(EditRefusal::Contended)),
     }
     kernel::crash::point("lifecycle.after_row");
-    for offer in &offers {
-        tell_gate(stores, &offer.id()).await;
-    }
     Ok(Edit::Done(after))
 }
 
@@ -335,7 +445,7 @@ pub async fn put_offer<C>(
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
-    for _ in 0..EDIT_TRIES {
+    for attempt in 0..EDIT_TRIES {
         let Some(activity) = stores.offers.activity(&id.activity_id).await? else {
             return Ok(Edit::Refused(EditRefusal::NotFound));
         };
@@ -351,7 +461,7 @@ where
         };
         match written {
             // Somebody else changed one of the rows meanwhile: judge again on what they are now.
-            Edit::Refused(EditRefusal::Contended) => {}
+            Edit::Refused(EditRefusal::Contended) => pause(attempt).await,
             Edit::Done(_) | Edit::Refused(_) => return Ok(written),
         }
     }
@@ -385,6 +495,7 @@ async fn create_offer<C>(
         remaining: total,
         version: 1,
         epoch: 0,
+        made: false,
         rebuilding: None,
         rebuilding_since: None,
     };
@@ -432,8 +543,9 @@ where
     }
     let lowers_gate = raise < 0 && before.epoch > 0;
     if lowers_gate {
-        match stores.gate.lower(&id, -raise).await? {
+        match stores.gate.lower(&id, -raise, before.version + 1).await? {
             Lowered::Done => {}
+            Lowered::Contended => return Ok(Edit::Refused(EditRefusal::Contended)),
             Lowered::Insufficient { available } => return Ok(Edit::Refused(EditRefusal::TooFew { available })),
             Lowered::NotReady => return Ok(Edit::Refused(EditRefusal::GateNotReady)),
         }
@@ -462,7 +574,13 @@ where
     )?;
     let written = batch.write("put product").await;
     kernel::crash::point("lifecycle.after_row");
-    // Whatever came of it, the gate takes what the row says now: the raise, or the units that were taken out for nothing.
+    // After an error it is not known whether the row was written: then the gate waits, and takes what the row says later.
+    if lowers_gate
+        && matches!(written, Ok(Written::Refused(_)))
+        && let Err(error) = stores.gate.unlower(&id, after.version).await
+    {
+        tracing::warn!(error = &error as &dyn std::error::Error, "units are put back by a later sweep");
+    }
     tell_gate(stores, &id).await;
     match written? {
         Written::Done => Ok(Edit::Done(after)),
@@ -498,12 +616,12 @@ where
     })
 }
 
-async fn sync_gates<C>(stores: &Stores<C>, activity_id: &ActivityId) -> Result<(), SaleError>
+async fn tell_gates<C>(stores: &Stores<C>, activity_id: &ActivityId) -> Result<(), SaleError>
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
     for offer in stores.offers.offers_of(activity_id).await? {
-        sync_gate(stores, &offer.id()).await?;
+        tell_gate(stores, &offer.id()).await;
     }
     Ok(())
 }

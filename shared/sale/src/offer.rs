@@ -12,8 +12,9 @@ pub const UNLIMITED_TOTAL: i64 = 1_000_000_000_000;
 /// The most units an offer may hold for sale when it is not unlimited.
 pub const MAX_TOTAL: i64 = 100_000_000;
 
-/// The most products in one activity: a change of the activity's rules is one transaction over all its offers.
-pub const MAX_PRODUCTS: usize = 50;
+/// The most products in one activity: settling it is one transaction over the activity, each offer, each SKU and the change
+/// log, and DynamoDB takes 100 actions.
+pub const MAX_PRODUCTS: usize = 49;
 
 /// One SKU sold in one activity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

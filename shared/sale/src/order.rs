@@ -78,6 +78,16 @@ impl OrderStatus {
     }
 }
 
+impl EndReason {
+    /// The rows refused whom the gate had let in: it has lost writes.
+    pub const fn is_drift(self) -> bool {
+        match self {
+            Self::StockEmpty | Self::LimitExceeded => true,
+            Self::Abandoned | Self::GaveUp | Self::CancelledByBuyer | Self::PayTimeout | Self::Unknown => false,
+        }
+    }
+}
+
 /// What a buyer is told about a purchase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -101,7 +111,7 @@ impl BuyResult {
 /// Why an order ended without goods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum FailReason {
+pub enum EndReason {
     /// Held at the gate, but its row never came: given up by the sweep.
     Abandoned,
     /// The offer's own count refused: the gate had let too many in after losing writes.
@@ -110,6 +120,13 @@ pub enum FailReason {
     LimitExceeded,
     /// Could not be made within the allowed number of tries.
     GaveUp,
+    /// The buyer let it go.
+    CancelledByBuyer,
+    /// It was not paid in time.
+    PayTimeout,
+    /// Written by a later version of this code.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Number of the order that this user's request for this offer makes: the same on every retry, and unguessable without

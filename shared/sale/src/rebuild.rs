@@ -8,17 +8,22 @@
 //! Every live order is loaded as pending: a row may move between being read here and the opening, and the sweep judges each
 //! pending hold by its row.
 
+use futures_util::future::try_join_all;
 use kernel::time::UnixMillis;
 use redis::aio::ConnectionLike;
 
 use crate::gate::{Counters, LoadHold, Loading};
 use crate::offer::{OfferId, SaleState};
 use crate::store::offers::{OfferRow, Written};
+use crate::store::orders::OFFER_SHARDS;
 use crate::{SaleError, Stores};
 
 /// The longest time-out of a function that touches gate and rows (the sweep's), in seconds: what was running when a
 /// rebuild began is gone after it.
 pub const WAIT_SECS: i64 = 50;
+
+/// How long one load may take, in seconds; what is loaded by then stays, and the next run goes over it quickly.
+const LOAD_SECS: i64 = 20;
 
 /// Where the gate of an offer stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +51,8 @@ where
     let loading = counters.as_ref().and_then(|counters| counters.loading);
     match offer.rebuilding {
         None if is_valid(offer, counters.as_ref()) => Ok(Readiness::Ready),
+        // Made, by somebody who died before the row knew.
+        Some(epoch) if epoch == offer.epoch && is_valid(offer, counters.as_ref()) => end(stores, &id, epoch).await,
         Some(epoch) if loading == Some(epoch) => go_on(stores, offer, epoch).await,
         // Never made, lost, of another epoch, or begun by somebody who died before the gate knew.
         None | Some(_) => begin(stores, offer).await,
@@ -56,7 +63,8 @@ fn is_valid(offer: &OfferRow, counters: Option<&Counters>) -> bool {
     offer.epoch > 0 && counters.is_some_and(|counters| counters.epoch == offer.epoch && counters.loading.is_none())
 }
 
-async fn begin<C>(stores: &Stores<C>, offer: &OfferRow) -> Result<Readiness, SaleError>
+/// Begins to make the gate of `offer` anew, whatever it says: what it says is wrong.
+pub async fn begin<C>(stores: &Stores<C>, offer: &OfferRow) -> Result<Readiness, SaleError>
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
@@ -80,9 +88,8 @@ async fn go_on<C>(stores: &Stores<C>, offer: &OfferRow, epoch: i64) -> Result<Re
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
-    let first = epoch == 1;
     let until = offer.rebuilding_since.unwrap_or(stores.clock.now()).plus_secs(WAIT_SECS);
-    if !first && stores.clock.now() < until {
+    if offer.made && stores.clock.now() < until {
         return Ok(Readiness::Making { until });
     }
     load(stores, &offer.id(), epoch).await
@@ -92,9 +99,28 @@ async fn load<C>(stores: &Stores<C>, id: &OfferId, epoch: i64) -> Result<Readine
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
-    let holds: Vec<LoadHold> = stores.orders.all_of_offer(id).await?.iter().map(LoadHold::of).collect();
-    if stores.gate.load_chunk(id, epoch, &holds).await? == Loading::Stale {
+    let stop = stores.clock.now().plus_secs(LOAD_SECS);
+    // Page by page, so that the size of a sale is no matter of memory. A page that is loaded again changes nothing.
+    let parts = (0..OFFER_SHARDS).map(|shard| async move {
+        let mut pages = stores.orders.pages_of_offer(id, shard);
+        while let Some(rows) = pages.next().await? {
+            let holds: Vec<LoadHold> = rows.iter().map(LoadHold::of).collect();
+            if stores.gate.load_chunk(id, epoch, &holds).await? == Loading::Stale {
+                return Ok(Loaded::Stale);
+            }
+            if stores.clock.now() >= stop {
+                return Ok(Loaded::OutOfTime);
+            }
+        }
+        Ok::<_, SaleError>(Loaded::Whole)
+    });
+    let parts = try_join_all(parts).await?;
+    if parts.contains(&Loaded::Stale) {
         return Ok(Readiness::Contended);
+    }
+    if parts.contains(&Loaded::OutOfTime) {
+        tracing::warn!(activity_id = %id.activity_id, sku_id = %id.sku_id, "the load of a gate goes on with the next sweep");
+        return Ok(Readiness::Making { until: stores.clock.now() });
     }
     kernel::crash::point("rebuild.after_chunk");
     // Read last: an edit or a pause made meanwhile counts.
@@ -105,6 +131,18 @@ where
         return Ok(Readiness::Contended);
     }
     kernel::crash::point("rebuild.after_load");
+    end(stores, id, epoch).await
+}
+
+/// How far one part of the orders got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loaded {
+    Whole,
+    OutOfTime,
+    Stale,
+}
+
+async fn end<C>(stores: &Stores<C>, id: &OfferId, epoch: i64) -> Result<Readiness, SaleError> {
     match stores.offers.end_rebuild(id, epoch).await? {
         Written::Done => Ok(Readiness::Ready),
         Written::Refused(_) => Ok(Readiness::Contended),

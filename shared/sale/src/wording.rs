@@ -2,10 +2,10 @@
 
 use kernel::text::Text;
 
-use crate::order::{FailReason, OrderStatus};
+use crate::order::{EndReason, OrderStatus};
 
 /// One sentence about where an order stands.
-pub fn about(status: OrderStatus, reason: Option<FailReason>) -> Text {
+pub fn about(status: OrderStatus, reason: Option<EndReason>) -> Text {
     match (status, reason) {
         (OrderStatus::PreCreated, _) => {
             Text::new("Your place is held; the order is being made.", "资格已锁定，正在生成订单。")
@@ -14,22 +14,34 @@ pub fn about(status: OrderStatus, reason: Option<FailReason>) -> Text {
             Text::new("It is yours. Please pay before the deadline.", "抢购成功，请在截止时间前付款。")
         }
         (OrderStatus::Paid, _) => Text::new("Paid. Thank you.", "已付款，感谢您的购买。"),
-        (OrderStatus::Cancelled, _) => {
-            Text::new("The order was cancelled and its goods given back.", "订单已取消，商品已退回。")
+        (OrderStatus::Cancelled, Some(EndReason::PayTimeout)) => {
+            Text::new("The order was not paid in time and has been cancelled.", "订单超时未付款，已自动取消。")
         }
-        (OrderStatus::Failed, Some(FailReason::StockEmpty)) => {
+        (OrderStatus::Cancelled, _) => Text::new("The order was cancelled, as you wished.", "订单已按您的要求取消。"),
+        (OrderStatus::Failed, Some(EndReason::StockEmpty)) => {
             Text::new("Sold out: the order could not be kept.", "已抢完，订单未能保留。")
         }
-        (OrderStatus::Failed, Some(FailReason::LimitExceeded)) => {
+        (OrderStatus::Failed, Some(EndReason::LimitExceeded)) => {
             Text::new("Over the limit for one buyer: the order could not be kept.", "超出限购数量，订单未能保留。")
         }
-        (OrderStatus::Failed, Some(FailReason::Abandoned)) => Text::new(
+        (OrderStatus::Failed, Some(EndReason::Abandoned)) => Text::new(
             "The purchase did not go through and nothing was charged. Please try again.",
             "抢购未完成，未产生费用，请重试。",
         ),
-        (OrderStatus::Failed, Some(FailReason::GaveUp) | None) => Text::new(
+        (
+            OrderStatus::Failed,
+            Some(EndReason::GaveUp | EndReason::CancelledByBuyer | EndReason::PayTimeout | EndReason::Unknown) | None,
+        ) => Text::new(
             "The order could not be made and nothing was charged. Please try again.",
             "订单创建失败，未产生费用，请重试。",
         ),
     }
+}
+
+/// One sentence about money that came in for an order that had ended.
+pub fn refund_due() -> Text {
+    Text::new(
+        "Your payment arrived after the order had ended. It will be paid back in full.",
+        "订单已结束，您的付款将全额退回。",
+    )
 }

@@ -19,7 +19,7 @@ use e2e::process::At;
 use e2e::{Buyer, FunctionProcess, LossyRedis, Offer, SOON, Shop, eventually};
 use kernel::ids::OrderNo;
 use sale::admission::HoldState;
-use sale::order::{FailReason, OrderStatus as RowStatus};
+use sale::order::{EndReason, OrderStatus as RowStatus};
 use sale::queue::OrderMessage;
 use sale::store::orders::OUTBOX_DELAY_SECS;
 use sale::sweep::ABANDON_SECS;
@@ -95,7 +95,7 @@ async fn killed_after_the_script_the_retry_goes_on_or_the_sweep_gives_the_place_
 
     // Nobody comes for the other: after thirty seconds it is given up, by a row first, and the unit is for sale.
     let row = swept(&shop, &left).await;
-    assert_eq!((row.status, row.reason), (RowStatus::Failed, Some(FailReason::Abandoned)));
+    assert_eq!((row.status, row.reason), (RowStatus::Failed, Some(EndReason::Abandoned)));
     assert_eq!(row.trail, [RowStatus::Failed]);
     eventually("the unit is given back", SOON, async || (shop.units().await == (9, 1)).then_some(())).await;
     assert_eq!(pushed(&mut socket, &left).await, (ResultStatus::Fail, OrderStatus::Failed));
@@ -232,7 +232,7 @@ async fn killed_after_it_gave_an_order_up_the_next_sweep_releases_its_unit() {
     })
     .await;
     let row = shop.row(&order_no).await.unwrap();
-    assert_eq!((row.status, row.reason), (RowStatus::Failed, Some(FailReason::Abandoned)));
+    assert_eq!((row.status, row.reason), (RowStatus::Failed, Some(EndReason::Abandoned)));
     eventually("the next sweep releases the unit", SETTLED_WITHIN, async || {
         shop.local.sweep().await;
         (shop.snapshot().await.holds[&order_no].state == HoldState::Released).then_some(())
@@ -277,7 +277,7 @@ async fn frozen_until_its_order_was_given_up_a_function_gets_nothing() {
     quick.refused(1, "k1", ProblemCode::StockEmpty).await;
 
     let row = swept(&shop, order_no).await;
-    assert_eq!((row.status, row.reason), (RowStatus::Failed, Some(FailReason::Abandoned)));
+    assert_eq!((row.status, row.reason), (RowStatus::Failed, Some(EndReason::Abandoned)));
     function.thaw();
     let answer = function.answer(late).await;
     assert!(answer["statusCode"] == 409 || answer["statusCode"] == 503, "{answer}");

@@ -100,6 +100,7 @@ pub fn request(user: &str, quantity: u32, key: &str) -> AdmitRequest {
         quantity,
         fingerprint: Fingerprint::of(quantity),
         device_address: format!("phone-of-{user}|203.0.113.7"),
+        blocked: None,
     }
 }
 

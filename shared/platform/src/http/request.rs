@@ -88,11 +88,13 @@ impl Request {
 
     /// A header with a meaning of its own; `None` when it is absent.
     pub fn parsed_header<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, Problem> {
-        self.header(name).map(|value| parse(name, value)).transpose()
+        // One that is no text is there, and malformed: to overlook it would take a retry for a new wish.
+        let value = self.0.headers().get(name);
+        value.map(|value| parse(name, &String::from_utf8_lossy(value.as_bytes()))).transpose()
     }
 
-    /// The body. `T` refuses unknown members (`deny_unknown_fields`). The content type is not asked for: there is only JSON.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+    /// The body as it was sent.
+    pub fn body(&self) -> Result<&[u8], Problem> {
         let body: &[u8] = match self.0.body() {
             Body::Text(text) => text.as_bytes(),
             Body::Binary(bytes) => bytes,
@@ -101,6 +103,16 @@ impl Request {
         };
         if body.len() > MAX_BODY_BYTES {
             return Err(Problem::payload_too_large());
+        }
+        Ok(body)
+    }
+
+    /// The body. `T` refuses unknown members (`deny_unknown_fields`). The content type is not asked for: there is only JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        let body = self.body()?;
+        // serde reads an array into a struct just as well.
+        if body.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|first| *first == b'[') {
+            return Err(not_an_object());
         }
         serde_json::from_slice(body).map_err(|error| if error.is_data() { wrong_shape(&error) } else { not_json() })
     }
@@ -128,6 +140,10 @@ fn parse<T: FromStr<Err: Display>>(name: &str, value: &str) -> Result<T, Problem
     value.parse().map_err(|error| {
         Problem::validation(Text::of(format!("{name} is malformed: {error}"), format!("{name} 格式不正确：{error}")))
     })
+}
+
+fn not_an_object() -> Problem {
+    Problem::validation(Text::new("The body is not a JSON object.", "请求内容不是 JSON 对象。"))
 }
 
 fn not_json() -> Problem {

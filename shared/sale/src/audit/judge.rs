@@ -11,6 +11,7 @@ use crate::gate::{Hold, Snapshot};
 use crate::offer::SaleState;
 use crate::order::OrderStatus;
 use crate::store::orders::OrderRow;
+use crate::store::payments::PaymentState;
 
 /// Orders that a violation names; more would not help anybody.
 pub(super) const MAX_NAMED: usize = 20;
@@ -21,6 +22,7 @@ pub(crate) fn judge(look: &Look, bound_secs: u32) -> Vec<Violation> {
     for seen in &look.offers {
         judge.offer(seen);
     }
+    judge.money(look);
     judge.queues(look);
     judge.found
 }
@@ -58,7 +60,8 @@ impl Judge {
         match &seen.gate {
             Some(gate) if gate.counters.loading.is_some() => {} // Being made: nothing of it is valid yet.
             Some(gate) => self.gate(seen, gate, &rows),
-            None if seen.offer.epoch > 0 && seen.offer.state != SaleState::Settled => {
+            // Within the bound the sweep makes it anew, and nobody can buy meanwhile.
+            None if seen.offer.epoch > 0 && seen.offer.state != SaleState::Settled && self.bound_secs == 0 => {
                 self.report(Invariant::I2, format!("{}: the gate is missing", name(seen)), Vec::new());
             }
             None => {}
@@ -67,12 +70,10 @@ impl Judge {
 
     /// I1.
     fn count(&mut self, seen: &Seen, rows: &HashMap<&OrderNo, &OrderRow>) {
-        if !seen.still {
-            return;
-        }
         let sum: i64 = seen.rows.iter().filter(|row| row.status.is_committed()).map(|row| row.qty.units()).sum();
         let committed = seen.offer.committed();
-        if committed != sum {
+        // An oversell is one even while the sale moves on.
+        if seen.still && committed != sum {
             // Whose order might be missing: holds that have none.
             let suspects =
                 seen.gate.iter().flat_map(|gate| gate.holds.keys()).filter(|order_no| !rows.contains_key(order_no));
@@ -149,6 +150,68 @@ impl Judge {
             let detail =
                 format!("{}: {} orders are still PRE_CREATED after {} s", name(seen), waiting.len(), self.bound_secs);
             self.report(Invariant::I5, detail, waiting);
+        }
+        let overdue = seen.rows.iter().filter(|row| {
+            row.status == OrderStatus::Unpaid && row.pay_deadline.is_some_and(|deadline| self.is_old(deadline))
+        });
+        let overdue: Vec<OrderNo> = overdue.map(|row| row.order_no.clone()).collect();
+        if !overdue.is_empty() {
+            let detail = format!(
+                "{}: {} orders are still UNPAID {} s after their deadline",
+                name(seen),
+                overdue.len(),
+                self.bound_secs
+            );
+            self.report(Invariant::I5, detail, overdue);
+        }
+        let owed: Vec<OrderNo> = seen
+            .rows
+            .iter()
+            .filter(|row| row.is_owed() && self.is_old(row.updated_at))
+            .map(|row| row.order_no.clone())
+            .collect();
+        if !owed.is_empty() {
+            let detail = format!("{}: of {} ended orders not everybody knows yet", name(seen), owed.len());
+            self.report(Invariant::I5, detail, owed);
+        }
+    }
+
+    /// I6.
+    fn money(&mut self, look: &Look) {
+        let rows = look.offers.iter().flat_map(|seen| seen.rows.iter().map(move |row| (seen, row)));
+        let rows: HashMap<&OrderNo, (&Seen, &OrderRow)> = rows.map(|(seen, row)| (&row.order_no, (seen, row))).collect();
+        for (seen, row) in rows.values().filter(|(_, row)| row.status == OrderStatus::Paid) {
+            let payment = row.transaction_id.as_ref().and_then(|transaction| seen.paid_by.get(transaction));
+            let fits = payment.is_some_and(|payment| {
+                payment.state == PaymentState::Matched
+                    && payment.order_no == row.order_no
+                    && payment.amount == row.amount
+                    && payment.currency == row.terms.currency
+            });
+            if !fits {
+                let detail = format!("{}: a PAID order has no payment of its amount", name(seen));
+                self.report(Invariant::I6, detail, vec![row.order_no.clone()]);
+            }
+        }
+        for payment in look.payments.iter().filter(|payment| payment.state == PaymentState::Matched) {
+            // An order that is younger than what the index shows is not there yet.
+            let Some((seen, row)) = rows.get(&payment.order_no) else {
+                if self.is_old(payment.received_at) {
+                    let detail = format!("the payment {} is of no order", payment.transaction_id);
+                    self.report(Invariant::I6, detail, vec![payment.order_no.clone()]);
+                }
+                continue;
+            };
+            let its = row.status == OrderStatus::Paid && row.transaction_id.as_ref() == Some(&payment.transaction_id);
+            if !its && self.is_old(payment.received_at) {
+                let detail = format!(
+                    "{}: the payment {} is matched, but the order is {}",
+                    name(seen),
+                    payment.transaction_id,
+                    row.status.as_str()
+                );
+                self.report(Invariant::I6, detail, vec![payment.order_no.clone()]);
+            }
         }
     }
 

@@ -4,11 +4,14 @@ use kernel::ids::{OrderNo, Quantity, UserId};
 use kernel::time::UnixMillis;
 
 use super::{GateError, GateSettings, Hold};
-use crate::admission::{Admission, AdmitRequest, Fingerprint, HoldState, Refusal};
+use crate::admission::{Admission, AdmitRequest, Blocked, Fingerprint, HoldState, Refusal};
 use crate::offer::{OfferId, SaleState, Terms};
 
 /// Whoever meets this word at the gate finds it missing or being made.
 pub(super) const NOT_READY: &str = "NOT_READY";
+
+/// The answer to a buyer who may not buy.
+const BLOCKED: &str = "BLOCKED";
 
 /// A value or member longer than this keeps Redis from packing its key into a list that is searched from end to end
 /// (`hash-max-listpack-value`, `zset-max-listpack-value`): packed, a sold-out answer costs ten times as much at 500 fields.
@@ -48,6 +51,14 @@ pub(super) fn user_field(user_id: &UserId) -> String {
 
 pub(super) fn device_field(request: &AdmitRequest) -> String {
     format!("d:{}", request.device_address)
+}
+
+/// The answer that `admit` is to give to a buyer who may not buy.
+pub(super) fn verdict(blocked: Blocked) -> String {
+    match blocked.retry_after_ms {
+        Some(wait) => format!("{BLOCKED} {wait}"),
+        None => BLOCKED.to_owned(),
+    }
 }
 
 /// What was asked for: a hold without its state and time.
@@ -148,6 +159,11 @@ pub(super) fn read_admission(reply: &str) -> Result<Admission, GateError> {
         "REQUEST_ID_REUSED" => Refusal::RequestIdReused,
         "PAUSED" => Refusal::Paused,
         "ENDED" => Refusal::Ended { ends_at: instant()? },
+        BLOCKED => {
+            let wait = (!rest.is_empty()).then(|| rest.parse()).transpose();
+            let retry_after_ms = wait.map_err(|_| GateError::unknown("answer of admit", reply))?;
+            Refusal::Blocked(Blocked { retry_after_ms })
+        }
         "ALREADY_BOUGHT" => Refusal::AlreadyBought,
         "LIMIT_EXCEEDED" => Refusal::LimitExceeded { remaining: count()? },
         "STOCK_EMPTY" => Refusal::StockEmpty,

@@ -6,7 +6,7 @@
 //!
 //! | key | holds |
 //! | --- | --- |
-//! | `seckill:book:{a:s}` | hash: `gate terms total avail sold epoch version`, while being made `loading held`; then by whom and what: `u:<user>` → live units and the millisecond of the last admission, `<orderNo>` → the hold, `d:<device>\|<address>` → the millisecond of the last admission |
+//! | `seckill:book:{a:s}` | hash: `gate terms total avail sold epoch version`, while being made `loading held`, while units are taken out `lowering`; then by whom and what: `u:<user>` → live units, the millisecond of the last admission and the end of a cool-down, `<orderNo>` → the hold, `d:<device>\|<address>` → the millisecond of the last admission |
 //! | `seckill:pending:{a:s}` | sorted set: order numbers by second; holds whose order is not known to stand yet |
 //!
 //! The `gate` field is what an open sale judges by (window, limit, intervals), or the very answer of a closed one, so that
@@ -49,6 +49,9 @@ use crate::store::orders::OrderRow;
 pub const MAX_ORDERS_PER_CALL: usize = 100;
 /// Holds that one script loads. Nobody buys here meanwhile, but the same server has other offers to sell.
 pub const MAX_LOADED_PER_CALL: usize = 500;
+/// How long units stay taken out for a row that may still be written, in milliseconds: longer than the function lives that
+/// writes it.
+const LOWERING_MS: i64 = 40_000;
 /// Fields or members that one page of a snapshot asks for.
 const SNAPSHOT_PAGE: usize = 1_000;
 
@@ -138,6 +141,8 @@ pub enum Lowered {
     Insufficient {
         available: i64,
     },
+    /// Another one is under way.
+    Contended,
     NotReady,
 }
 
@@ -220,12 +225,13 @@ where
     /// Lets a buyer in, or says why not. One round trip; a refusal changes nothing.
     pub async fn admit(&self, offer: &OfferId, request: &AdmitRequest) -> Result<Admission, GateError> {
         let keys = Keys::of(offer);
-        let args = [
+        let mut args = vec![
             request.order_no.to_string(),
             layout::user_field(&request.user_id),
             layout::asked_for(&request.fingerprint, request.quantity, &request.user_id),
             layout::device_field(request),
         ];
+        args.extend(request.blocked.map(layout::verdict));
         let reply = match script::ADMIT.run(&self.connection, &keys.both(), &args).await {
             Err(error) if error.code() == Some("OOM") => {
                 script::ADMIT_WHEN_FULL.run(&self.connection, &keys.both(), &args).await
@@ -315,20 +321,54 @@ where
         }
     }
 
-    /// Takes units (at least 1) out of an offer, if they are for sale.
+    /// Takes units (at least 1) out of an offer, if they are for sale, for a row that is to have `version`. [`Gate::sync`] with
+    /// that row, or a later one, ends it; so does [`Gate::unlower`], and [`LOWERING_MS`] after it any sync does.
     ///
-    /// Not to be repeated after an error: it may have been done. [`Gate::sync`] with the row puts right whatever was.
-    pub async fn lower(&self, offer: &OfferId, units: i64) -> Result<Lowered, GateError> {
+    /// Not to be repeated after an error: it may have been done, and is undone in time.
+    pub async fn lower(&self, offer: &OfferId, units: i64, version: i64) -> Result<Lowered, GateError> {
         let keys = Keys::of(offer);
-        let reply = script::LOWER.run(&self.connection, &[&keys.book], &[units]).await?;
+        let reply = script::LOWER.run(&self.connection, &[&keys.book], &[units, version, LOWERING_MS]).await?;
         match reply.split_once(' ').unwrap_or((&reply, "")) {
             ("DONE", _) => Ok(Lowered::Done),
             ("INSUFFICIENT", available) => {
                 Ok(Lowered::Insufficient { available: layout::read_number("answer of lower", available)? })
             }
+            ("CONTENDED", _) => Ok(Lowered::Contended),
             (layout::NOT_READY, _) => Ok(Lowered::NotReady),
             _ => Err(GateError::unknown("answer of lower", &reply)),
         }
+    }
+
+    /// Puts units back that were taken out for a row of `version`, which was not written. Repeatable.
+    pub async fn unlower(&self, offer: &OfferId, version: i64) -> Result<(), GateError> {
+        let keys = Keys::of(offer);
+        let reply = script::UNLOWER.run(&self.connection, &[&keys.book], &[version]).await?;
+        match reply.as_str() {
+            "DONE" | "UNCHANGED" => Ok(()),
+            _ => Err(GateError::unknown("answer of unlower", &reply)),
+        }
+    }
+
+    /// Keeps a user from being admitted to this offer until an instant, by the gate's clock. Repeatable; it ends with this
+    /// making of the gate.
+    pub async fn cool_down(&self, offer: &OfferId, user_id: &UserId, until: UnixMillis) -> Result<(), GateError> {
+        let keys = Keys::of(offer);
+        let args = [layout::user_field(user_id), until.get().to_string()];
+        let reply = script::COOL_DOWN.run(&self.connection, &[&keys.book], &args).await?;
+        match reply.as_str() {
+            "OK" | layout::NOT_READY => Ok(()),
+            _ => Err(GateError::unknown("answer of cool_down", &reply)),
+        }
+    }
+
+    /// Lets the server forget a settled offer, some time from now. Until then a late retry still meets its hold.
+    pub async fn expire(&self, offer: &OfferId, after_secs: i64) -> Result<(), GateError> {
+        let keys = Keys::of(offer);
+        let mut pipeline = redis::pipe();
+        for key in keys.both() {
+            pipeline.cmd("EXPIRE").arg(key).arg(after_secs).ignore();
+        }
+        Ok(pipeline.query_async(&mut self.connection.clone()).await?)
     }
 
     /// Begins to make the gate anew. What it knew is forgotten; until [`Gate::load_finish`] it answers NOT_READY.
@@ -474,7 +514,8 @@ where
 /// As [`read_counters`] reads them.
 const COUNTER_FIELDS: [&str; 7] = ["gate", "epoch", "version", "total", "avail", "sold", "loading"];
 /// Fields of the book that are no buyer's.
-const OWN_FIELDS: [&str; 9] = ["gate", "epoch", "version", "total", "avail", "sold", "loading", "held", "terms"];
+const OWN_FIELDS: [&str; 10] =
+    ["gate", "epoch", "version", "total", "avail", "sold", "loading", "held", "terms", "lowering"];
 
 fn read_counters(fields: [Option<String>; 7]) -> Result<Option<Counters>, GateError> {
     let [gate, epoch, version, total, available, sold, loading] = fields;

@@ -9,7 +9,7 @@ use kernel::ids::{OrderNo, UserId};
 use kernel::time::UnixMillis;
 
 use super::{Counters, Followed, GateSettings, Hold, LoadHold, Loading, Lowered, NewHold, Snapshot, Synced, layout};
-use crate::admission::{Admission, AdmitRequest, HoldState, Refusal};
+use crate::admission::{Admission, AdmitRequest, Blocked, HoldState, Refusal};
 use crate::offer::SaleState;
 
 /// One offer's gate.
@@ -33,9 +33,12 @@ enum Making {
 #[derive(Debug, Clone, Default)]
 struct Book {
     available: i64,
+    /// Units taken out for a row, and the version that it is to have.
+    lowering: Option<(i64, i64)>,
     holds: BTreeMap<OrderNo, Hold>,
     pending: BTreeMap<OrderNo, UnixMillis>,
     user_marks: BTreeMap<UserId, UnixMillis>,
+    cool_downs: BTreeMap<UserId, UnixMillis>,
     device_marks: BTreeMap<String, UnixMillis>,
 }
 
@@ -77,6 +80,7 @@ impl Model {
         book.available -= request.quantity.units();
         // A sale without an interval keeps no marks, and forgets the one it meets.
         book.user_marks.remove(&request.user_id);
+        book.cool_downs.remove(&request.user_id);
         if settings.rules.user_interval_ms > 0 {
             book.user_marks.insert(request.user_id.clone(), now);
         }
@@ -174,25 +178,55 @@ impl Model {
         if settings.version < known.version {
             return Synced::Stale;
         }
-        if says_the_same(settings, known) {
+        // Units taken out for a row that this is not yet stay out. No time passes here, so their writer is alive.
+        let out = match self.book.lowering {
+            Some((units, version)) if settings.version < version => units,
+            Some(_) | None => {
+                self.book.lowering = None;
+                0
+            }
+        };
+        let shown = GateSettings { total: settings.total - out, ..settings.clone() };
+        if says_the_same(&shown, known) {
             return Synced::Unchanged;
         }
-        self.book.available += settings.total - known.total;
-        *known = settings.clone();
+        self.book.available += shown.total - known.total;
+        *known = shown;
         Synced::Applied
     }
 
     /// As [`super::Gate::lower`].
-    pub fn lower(&mut self, units: i64) -> Lowered {
+    pub fn lower(&mut self, units: i64, version: i64) -> Lowered {
         let Making::Made(settings) = &mut self.making else {
             return Lowered::NotReady;
         };
+        if self.book.lowering.is_some() {
+            return Lowered::Contended;
+        }
         if self.book.available < units {
             return Lowered::Insufficient { available: self.book.available };
         }
         self.book.available -= units;
         settings.total -= units;
+        self.book.lowering = Some((units, version));
         Lowered::Done
+    }
+
+    /// As [`super::Gate::unlower`].
+    pub fn unlower(&mut self, version: i64) {
+        if let Making::Made(settings) = &mut self.making
+            && let Some((units, _)) = self.book.lowering.take_if(|(_, of)| *of == version)
+        {
+            self.book.available += units;
+            settings.total += units;
+        }
+    }
+
+    /// As [`super::Gate::cool_down`].
+    pub fn cool_down(&mut self, user_id: &UserId, until: UnixMillis) {
+        if let Making::Made(_) = &self.making {
+            self.book.cool_downs.insert(user_id.clone(), until);
+        }
     }
 
     /// As [`super::Gate::load_begin`].
@@ -307,6 +341,14 @@ fn judge(settings: &GateSettings, book: &Book, request: &AdmitRequest, now: Unix
         SaleState::Live => {}
         SaleState::Paused => return Err(Refusal::Paused),
         SaleState::Closed | SaleState::Settled => return Err(Refusal::Ended { ends_at: rules.ends_at }),
+    }
+
+    if let Some(blocked) = request.blocked {
+        return Err(Refusal::Blocked(blocked));
+    }
+    if let Some(until) = book.cool_downs.get(&request.user_id).filter(|until| now < **until) {
+        let retry_after_ms = u64::try_from(until.millis_since(now)).ok();
+        return Err(Refusal::Blocked(Blocked { retry_after_ms }));
     }
 
     let wanted = request.quantity.units();

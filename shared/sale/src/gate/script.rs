@@ -25,6 +25,8 @@ scripts! {
     TAKE = "take.lua";
     SYNC = "sync.lua";
     LOWER = "lower.lua";
+    UNLOWER = "unlower.lua";
+    COOL_DOWN = "cool_down.lua";
     LOAD_BEGIN = "load_begin.lua";
     LOAD_CHUNK = "load_chunk.lua";
     LOAD_FINISH = "load_finish.lua";

@@ -1,25 +1,37 @@
 //! The rows: DynamoDB, the truth of a sale.
 //!
 //! Every write is conditional, and a condition that fails is an answer, not an error: the caller learns what the row says
-//! instead. [`orders`] holds one row per order, [`offers`] what is sold and the counts that guard it.
+//! instead. [`orders`] holds one row per order, [`offers`] what is sold and the counts that guard it, [`payments`] the money
+//! that came in.
 
 pub mod offers;
 pub mod orders;
+pub mod payments;
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::SdkError;
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::types::{AttributeValue, CancellationReason, TransactWriteItem};
+use kernel::backoff::full_jitter;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use offers::Offers;
 pub use orders::Orders;
+pub use payments::Payments;
 
 /// A row as DynamoDB carries it.
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
+/// How often a write that met another transaction is tried again, the first wait and the longest one: some 3 s in all.
+const WRITE_TRIES: u32 = 10;
+const WRITE_RETRY_BASE: Duration = Duration::from_millis(30);
+const WRITE_RETRY_CAP: Duration = Duration::from_millis(800);
 /// How often a batch read asks again for what it was not given.
 const BATCH_READ_TRIES: u32 = 6;
 
@@ -56,6 +68,11 @@ pub(crate) fn from_item<T: DeserializeOwned>(item: Item) -> Result<T, StoreError
     serde_dynamo::from_item(item).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
+/// One value of a row.
+pub(crate) fn attribute(value: &impl Serialize) -> Result<AttributeValue, StoreError> {
+    serde_dynamo::to_attribute_value(value).map_err(|error| StoreError::Corrupt(error.to_string()))
+}
+
 pub(crate) fn text(value: impl Into<String>) -> AttributeValue {
     AttributeValue::S(value.into())
 }
@@ -64,10 +81,94 @@ pub(crate) fn number(value: i64) -> AttributeValue {
     AttributeValue::N(value.to_string())
 }
 
+/// A conditional write of several rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    Done,
+    /// A condition refused; the index of the first action that did.
+    Refused(usize),
+}
+
+/// Writes all `actions`, or none. Meeting another transaction is normal in a storm: what was cancelled, and refused by no
+/// condition, is tried again.
+pub(crate) async fn write_together(
+    db: &Client,
+    actions: Vec<TransactWriteItem>,
+    operation: &'static str,
+) -> Result<Written, StoreError> {
+    let mut attempt = 0;
+    loop {
+        let Err(error) = db.transact_write_items().set_transact_items(Some(actions.clone())).send().await else {
+            return Ok(Written::Done);
+        };
+        let SdkError::ServiceError(failed) = &error else { return Err(StoreError::unavailable(operation)(error)) };
+        let TransactWriteItemsError::TransactionCanceledException(cancelled) = failed.err() else {
+            return Err(StoreError::unavailable(operation)(error));
+        };
+        let refused = |reason: &CancellationReason| reason.code() == Some("ConditionalCheckFailed");
+        if let Some(index) = cancelled.cancellation_reasons().iter().position(refused) {
+            return Ok(Written::Refused(index));
+        }
+        if attempt == WRITE_TRIES {
+            return Err(StoreError::unavailable(operation)(error));
+        }
+        tracing::warn!(error = &error as &dyn std::error::Error, operation, "tried again");
+        tokio::time::sleep(full_jitter(attempt, WRITE_RETRY_BASE, WRITE_RETRY_CAP)).await;
+        attempt += 1;
+    }
+}
+
+/// The rows that can be read. One that cannot (written by a later version, say) is logged, and must not hold up the others.
+pub(crate) fn readable<T: DeserializeOwned>(items: Vec<Item>) -> impl Iterator<Item = T> {
+    items.into_iter().filter_map(|item| {
+        let row = from_item(item);
+        if let Err(error) = &row {
+            tracing::error!(error = error as &dyn std::error::Error, "a row is passed over");
+        }
+        row.ok()
+    })
+}
+
+/// Reads all pages of a query.
+pub(crate) async fn query_all<T: DeserializeOwned>(
+    query: QueryFluentBuilder,
+    operation: &'static str,
+) -> Result<Vec<T>, StoreError> {
+    let mut pages = Pages::new(query, operation);
+    let mut rows = Vec::new();
+    while let Some(page) = pages.next().await? {
+        rows.extend(page);
+    }
+    Ok(rows)
+}
+
+/// The pages of a query, one after the other.
+pub(crate) struct Pages<T> {
+    /// None: there are no more.
+    query: Option<QueryFluentBuilder>,
+    operation: &'static str,
+    rows: PhantomData<T>,
+}
+
+impl<T: DeserializeOwned> Pages<T> {
+    pub(crate) fn new(query: QueryFluentBuilder, operation: &'static str) -> Self {
+        Self { query: Some(query), operation, rows: PhantomData }
+    }
+
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<T>>, StoreError> {
+        let Some(query) = self.query.take() else { return Ok(None) };
+        let answer = query.clone().send().await.map_err(StoreError::unavailable(self.operation))?;
+        if answer.last_evaluated_key.is_some() {
+            self.query = Some(query.set_exclusive_start_key(answer.last_evaluated_key));
+        }
+        answer.items.unwrap_or_default().into_iter().map(from_item).collect::<Result<_, _>>().map(Some)
+    }
+}
+
 /// Reads rows of one table by key, consistently: up to 100 a call, asking again for what was left out. Rows that are not
 /// there are not in the answer; its order is the table's.
 pub(crate) async fn batch_get<T: DeserializeOwned>(
-    db: &aws_sdk_dynamodb::Client,
+    db: &Client,
     table: &str,
     keys: Vec<Item>,
 ) -> Result<Vec<T>, StoreError> {
@@ -91,9 +192,8 @@ pub(crate) async fn batch_get<T: DeserializeOwned>(
                 .send()
                 .await
                 .map_err(StoreError::unavailable(OPERATION))?;
-            for item in answer.responses.as_mut().and_then(|tables| tables.remove(table)).unwrap_or_default() {
-                rows.push(from_item(item)?);
-            }
+            let found = answer.responses.as_mut().and_then(|tables| tables.remove(table)).unwrap_or_default();
+            rows.extend(readable(found));
             left =
                 answer.unprocessed_keys.and_then(|mut tables| tables.remove(table)).map(|k| k.keys).unwrap_or_default();
             if left.is_empty() {
@@ -105,7 +205,7 @@ pub(crate) async fn batch_get<T: DeserializeOwned>(
                     source: "keys are left unprocessed".into(),
                 });
             }
-            tokio::time::sleep(kernel::backoff::full_jitter(
+            tokio::time::sleep(full_jitter(
                 attempt,
                 Duration::from_millis(50),
                 Duration::from_secs(1),

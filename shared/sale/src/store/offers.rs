@@ -7,36 +7,35 @@
 //! | claim | `CLAIM#activity#sku#user` | `units + q ≤ limit` |
 //! | SKU | `SKU`, id | `free ≥ n`: units allotted to offers never exceed the stock |
 //! | change | `CHANGE#subject`, time | nothing: the log of what admins did |
+//! | lease | `LEASE`, name | one sweep at a time |
+//! | blacklisted user | `BLACKLIST`, user | nothing; beside it the list's version |
 //!
 //! A condition cannot add, so the offer keeps `total` and `remaining`, and what is committed is their difference.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::error::SdkError;
-use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
-use aws_sdk_dynamodb::types::{CancellationReason, ConditionCheck, Put, TransactWriteItem, Update};
-use kernel::backoff::full_jitter;
+use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update};
 use kernel::ids::{ActivityId, SkuId, UserId};
 use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use super::{Item, StoreError, batch_get, from_item, number, text, to_item};
+pub use super::Written;
+use super::{Item, StoreError, batch_get, from_item, number, query_all, text, to_item, write_together};
+use crate::blacklist::Entry;
 use crate::gate::GateSettings;
 use crate::offer::{OfferId, Rules, SaleState, Terms, UNLIMITED_TOTAL};
 
 const ACTIVITIES: &str = "ACTIVITY";
 const SKUS: &str = "SKU";
+const LEASES: &str = "LEASE";
+const BLACKLIST: &str = "BLACKLIST";
+const BLACKLIST_VERSION: &str = "BLACKLIST-VERSION";
 /// Sort key of items that are alone under their partition key.
 const ALONE: &str = "-";
 /// `free` is a reserved word of DynamoDB.
 const FREE_NAME: (&str, &str) = ("#free", "free");
-/// How often a write that met another transaction is tried again, the first wait and the longest one: some 3 s in all.
-const WRITE_TRIES: u32 = 10;
-const WRITE_RETRY_BASE: Duration = Duration::from_millis(30);
-const WRITE_RETRY_CAP: Duration = Duration::from_millis(800);
 
 /// An activity as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,6 +48,9 @@ pub struct ActivityRow {
     pub state: SaleState,
     /// Goes up by one with every change.
     pub version: i64,
+    /// SETTLED, and its gates know it: nothing is left to be done about it.
+    #[serde(default)]
+    pub archived: bool,
 }
 
 /// An offer as it is stored: the source that the gate is made equal to. Carries a copy of its activity's rules, written in
@@ -75,6 +77,9 @@ pub struct OfferRow {
     pub version: i64,
     /// Which making of the gate is the valid one; 0 = never made.
     pub epoch: i64,
+    /// Whether a making of the gate was ever finished: before it, nobody can have bought.
+    #[serde(default)]
+    pub made: bool,
     /// The epoch of a gate that is being made, and since when.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuilding: Option<i64>,
@@ -153,14 +158,6 @@ pub struct Change {
     pub after: String,
 }
 
-/// A conditional write of several rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
-    Done,
-    /// A condition refused; the index of the first action that did.
-    Refused(usize),
-}
-
 pub(crate) fn offer_key(offer: &OfferId) -> Item {
     key(format!("OFFER#{}", offer.activity_id), offer.sku_id.as_str())
 }
@@ -219,28 +216,14 @@ impl Offers {
     }
 
     async fn list<T: serde::de::DeserializeOwned>(&self, pk: String) -> Result<Vec<T>, StoreError> {
-        let mut rows = Vec::new();
-        let mut start = None;
-        loop {
-            let answer = self
-                .db
-                .query()
-                .table_name(&self.table)
-                .key_condition_expression("pk = :pk")
-                .expression_attribute_values(":pk", text(pk.as_str()))
-                .consistent_read(true)
-                .set_exclusive_start_key(start)
-                .send()
-                .await
-                .map_err(StoreError::unavailable("Query offers"))?;
-            for item in answer.items.unwrap_or_default() {
-                rows.push(from_item(item)?);
-            }
-            start = answer.last_evaluated_key;
-            if start.is_none() {
-                return Ok(rows);
-            }
-        }
+        let query = self
+            .db
+            .query()
+            .table_name(&self.table)
+            .key_condition_expression("pk = :pk")
+            .expression_attribute_values(":pk", text(pk))
+            .consistent_read(true);
+        query_all(query, "Query offers").await
     }
 
     pub async fn activity(&self, activity_id: &ActivityId) -> Result<Option<ActivityRow>, StoreError> {
@@ -270,6 +253,37 @@ impl Offers {
         self.list(format!("CHANGE#{subject}")).await
     }
 
+    /// Everybody on the blacklist, by user.
+    pub async fn blacklist(&self) -> Result<Vec<Entry>, StoreError> {
+        self.list(BLACKLIST.to_owned()).await
+    }
+
+    /// Goes up with every change of the blacklist.
+    pub(crate) async fn blacklist_version(&self) -> Result<i64, StoreError> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: i64,
+        }
+        let row: Option<Version> = self.read(key(BLACKLIST_VERSION, ALONE)).await?;
+        Ok(row.map_or(0, |row| row.version))
+    }
+
+    /// Puts a user on the blacklist, or changes the entry.
+    pub async fn put_blacklisted(&self, entry: &Entry) -> Result<(), StoreError> {
+        let mut batch = self.batch();
+        batch.put(keyed(entry, key(BLACKLIST, entry.user_id.as_str()))?, Put::builder())?;
+        batch.raise_blacklist_version()?;
+        batch.write("put blacklisted").await.map(|_| ())
+    }
+
+    /// Takes a user off the blacklist. False: they are not on it.
+    pub async fn delete_blacklisted(&self, user_id: &UserId) -> Result<bool, StoreError> {
+        let mut batch = self.batch();
+        batch.delete(key(BLACKLIST, user_id.as_str()))?;
+        batch.raise_blacklist_version()?;
+        Ok(batch.write("delete blacklisted").await? == Written::Done)
+    }
+
     /// Units that each of `users` has of an offer by its claim; users without one are left out.
     pub(crate) async fn claims(&self, offer: &OfferId, users: &[UserId]) -> Result<Vec<ClaimRow>, StoreError> {
         batch_get(&self.db, &self.table, users.iter().map(|user| claim_key(user, offer)).collect()).await
@@ -293,12 +307,56 @@ impl Offers {
     /// Ends it, if no other one has begun.
     pub async fn end_rebuild(&self, offer: &OfferId, epoch: i64) -> Result<Written, StoreError> {
         let update = Update::builder()
-            .update_expression("REMOVE rebuilding, rebuildingSince")
+            .update_expression("SET made = :true REMOVE rebuilding, rebuildingSince")
+            .expression_attribute_values(":true", AttributeValue::Bool(true))
             .condition_expression("rebuilding = :epoch")
             .expression_attribute_values(":epoch", number(epoch));
         let mut batch = Batch::new(self);
         batch.update(update, offer_key(offer))?;
         batch.write("end rebuild").await
+    }
+
+    /// Notes that the gates of a settled activity know it.
+    pub async fn archive(&self, activity_id: &ActivityId) -> Result<Written, StoreError> {
+        let update = Update::builder()
+            .update_expression("SET archived = :true")
+            .condition_expression("#state = :settled")
+            .expression_attribute_names("#state", "state")
+            .expression_attribute_values(":true", AttributeValue::Bool(true))
+            .expression_attribute_values(":settled", text("SETTLED"));
+        let mut batch = Batch::new(self);
+        batch.update(update, activity_key(activity_id))?;
+        batch.write("archive activity").await
+    }
+
+    /// Takes the lease `name` for `owner`, until an instant. False: somebody else has it.
+    pub async fn lease(
+        &self,
+        name: &str,
+        owner: &str,
+        until: UnixMillis,
+        now: UnixMillis,
+    ) -> Result<bool, StoreError> {
+        let update = Update::builder()
+            .update_expression("SET heldBy = :owner, heldUntil = :until")
+            .condition_expression("attribute_not_exists(heldUntil) OR heldUntil <= :now OR heldBy = :owner")
+            .expression_attribute_values(":owner", text(owner))
+            .expression_attribute_values(":until", number(until.get()))
+            .expression_attribute_values(":now", number(now.get()));
+        let mut batch = Batch::new(self);
+        batch.update(update, key(LEASES, name))?;
+        Ok(batch.write("lease").await? == Written::Done)
+    }
+
+    /// Gives a lease back.
+    pub async fn end_lease(&self, name: &str, owner: &str) -> Result<(), StoreError> {
+        let update = Update::builder()
+            .update_expression("REMOVE heldUntil")
+            .condition_expression("heldBy = :owner")
+            .expression_attribute_values(":owner", text(owner));
+        let mut batch = Batch::new(self);
+        batch.update(update, key(LEASES, name))?;
+        batch.write("end lease").await.map(|_| ())
     }
 
     /// A write of several rows of this table at once.
@@ -323,6 +381,20 @@ impl<'a> Batch<'a> {
         let update = update.map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.actions.push(TransactWriteItem::builder().update(update).build());
         Ok(())
+    }
+
+    fn delete(&mut self, key: Item) -> Result<(), StoreError> {
+        let delete = Delete::builder().table_name(&self.offers.table).set_key(Some(key));
+        let delete = delete.condition_expression("attribute_exists(pk)").build();
+        let delete = delete.map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.actions.push(TransactWriteItem::builder().delete(delete).build());
+        Ok(())
+    }
+
+    fn raise_blacklist_version(&mut self) -> Result<(), StoreError> {
+        let update =
+            Update::builder().update_expression("ADD version :one").expression_attribute_values(":one", number(1));
+        self.update(update, key(BLACKLIST_VERSION, ALONE))
     }
 
     fn put_new(&mut self, item: Item) -> Result<(), StoreError> {
@@ -410,6 +482,23 @@ impl<'a> Batch<'a> {
         self.update(update, offer_key(&row.id()))
     }
 
+    /// Settles an offer that is as `row` says: what it has not sold is its no more, so an order that comes too late finds
+    /// nothing left.
+    pub(crate) fn settle_offer(&mut self, row: &OfferRow) -> Result<(), StoreError> {
+        let update = Update::builder()
+            .update_expression("SET #state = :settled, #total = :committed, remaining = :none, version = :next REMOVE rebuilding, rebuildingSince")
+            .condition_expression("version = :version AND remaining = :remaining")
+            .expression_attribute_names("#state", "state")
+            .expression_attribute_names("#total", "total")
+            .expression_attribute_values(":settled", text("SETTLED"))
+            .expression_attribute_values(":committed", number(row.committed()))
+            .expression_attribute_values(":none", number(0))
+            .expression_attribute_values(":version", number(row.version))
+            .expression_attribute_values(":next", number(row.version + 1))
+            .expression_attribute_values(":remaining", number(row.remaining));
+        self.update(update, offer_key(&row.id()))
+    }
+
     /// The SKU, new (`before` absent) or changed from what it was.
     pub(crate) fn sku(&mut self, row: &SkuRow, before: Option<&SkuRow>) -> Result<(), StoreError> {
         let item = keyed(row, sku_key(&row.sku_id))?;
@@ -444,30 +533,9 @@ impl<'a> Batch<'a> {
         self.put_new(item)
     }
 
-    /// Writes all, or nothing. The offer's row is written by every commit of a storm, so meeting one is normal here: a
-    /// cancelled transaction that no condition refused is tried again.
+    /// Writes all, or nothing. The offer's row is written by every commit of a storm, so meeting one is normal here.
     pub(crate) async fn write(self, operation: &'static str) -> Result<Written, StoreError> {
-        let mut attempt = 0;
-        loop {
-            let actions = Some(self.actions.clone());
-            let Err(error) = self.offers.db.transact_write_items().set_transact_items(actions).send().await else {
-                return Ok(Written::Done);
-            };
-            let SdkError::ServiceError(failed) = &error else { return Err(StoreError::unavailable(operation)(error)) };
-            let TransactWriteItemsError::TransactionCanceledException(cancelled) = failed.err() else {
-                return Err(StoreError::unavailable(operation)(error));
-            };
-            let refused = |reason: &CancellationReason| reason.code() == Some("ConditionalCheckFailed");
-            if let Some(index) = cancelled.cancellation_reasons().iter().position(refused) {
-                return Ok(Written::Refused(index));
-            }
-            if attempt == WRITE_TRIES {
-                return Err(StoreError::unavailable(operation)(error));
-            }
-            tracing::warn!(error = &error as &dyn std::error::Error, operation, "tried again");
-            tokio::time::sleep(full_jitter(attempt, WRITE_RETRY_BASE, WRITE_RETRY_CAP)).await;
-            attempt += 1;
-        }
+        write_together(&self.offers.db, self.actions, operation).await
     }
 }
 

@@ -3,25 +3,32 @@
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use futures_util::future::try_join_all;
-use kernel::ids::{ActivityId, OrderNo, Quantity, RequestId, SkuId, UserId};
+use kernel::ids::{ActivityId, OrderNo, Quantity, RequestId, SkuId, TransactionId, UserId};
 use kernel::money::Cents;
 use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use super::{Item, StoreError, batch_get, from_item, number, text, to_item};
+use super::{Item, Pages, StoreError, attribute, batch_get, from_item, number, query_all, readable, text, to_item};
 use crate::admission::Fingerprint;
 use crate::offer::{OfferId, Terms};
-use crate::order::{FailReason, OrderStatus};
+use crate::order::{EndReason, OrderStatus};
 
 /// Parts of the index by offer: a partition takes 1,000 writes a second, a storm of orders of one offer is more.
 pub const OFFER_SHARDS: u8 = 8;
 /// Parts of the index by due time, for the same reason.
 pub const DUE_SHARDS: u8 = 4;
+/// How long after the last change of a PAID or CANCELLED order the sweep does what is still owed for it, in seconds: by then
+/// whoever was asked to do it at once has done so, or never will.
+pub const OWED_SECS: i64 = 30;
 /// How long after its creation an order that is still PRE_CREATED is sent to the queue again, in seconds.
 pub const OUTBOX_DELAY_SECS: i64 = 30;
+
+/// Orders of a user that are looked through for ones that ran out of time.
+const RECENT: u8 = 50;
 
 const BY_USER: &str = "byUser";
 const BY_OFFER: &str = "byOffer";
@@ -45,7 +52,7 @@ pub struct OrderRow {
     pub amount: Cents,
     pub status: OrderStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<FailReason>,
+    pub reason: Option<EndReason>,
     pub created_at: UnixMillis,
     /// When the status last changed.
     pub updated_at: UnixMillis,
@@ -53,11 +60,17 @@ pub struct OrderRow {
     pub pay_deadline: Option<UnixMillis>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paid_at: Option<UnixMillis>,
+    /// The payment that made it PAID.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transaction_id: Option<TransactionId>,
     /// Every status it has had, in order; the audit checks the path.
     pub trail: Vec<OrderStatus>,
     /// How often the sweep has sent it to the queue again.
     #[serde(default)]
     pub attempts: u32,
+    /// How often its hold was missing at the gate and had to be put back.
+    #[serde(default)]
+    pub drifts: u32,
 
     // Keys of the indexes.
     offer_shard: String,
@@ -88,10 +101,10 @@ impl OrderRow {
 
     /// An order given up before it came to be: keeps the admitted one from ever becoming real.
     pub fn abandoned(order: NewOrder, now: UnixMillis) -> Self {
-        Self::begin(order, OrderStatus::Failed, Some(FailReason::Abandoned), now)
+        Self::begin(order, OrderStatus::Failed, Some(EndReason::Abandoned), now)
     }
 
-    fn begin(order: NewOrder, status: OrderStatus, reason: Option<FailReason>, now: UnixMillis) -> Self {
+    fn begin(order: NewOrder, status: OrderStatus, reason: Option<EndReason>, now: UnixMillis) -> Self {
         debug_assert!(status.may_begin());
         let waits = status == OrderStatus::PreCreated;
         Self {
@@ -114,13 +127,23 @@ impl OrderRow {
             updated_at: now,
             pay_deadline: None,
             paid_at: None,
+            transaction_id: None,
             trail: vec![status],
             attempts: 0,
+            drifts: 0,
         }
     }
 
     pub fn offer(&self) -> OfferId {
         OfferId { activity_id: self.activity_id.clone(), sku_id: self.sku_id.clone() }
+    }
+
+    /// Whether it is PAID or CANCELLED, and not everybody has been told yet.
+    pub fn is_owed(&self) -> bool {
+        match self.status {
+            OrderStatus::Paid | OrderStatus::Cancelled => self.due_shard.is_some(),
+            OrderStatus::PreCreated | OrderStatus::Unpaid | OrderStatus::Failed => false,
+        }
     }
 }
 
@@ -333,10 +356,9 @@ impl Orders {
     }
 
     /// PRE_CREATED → FAILED, if it still is PRE_CREATED.
-    pub async fn fail(&self, order_no: &OrderNo, reason: FailReason, now: UnixMillis) -> Result<GaveUp, StoreError> {
-        let reason =
-            serde_dynamo::to_attribute_value(reason).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let change = Transition::new(OrderStatus::PreCreated, OrderStatus::Failed, now)?.assign("reason", reason);
+    pub async fn fail(&self, order_no: &OrderNo, reason: EndReason, now: UnixMillis) -> Result<GaveUp, StoreError> {
+        let change =
+            Transition::new(OrderStatus::PreCreated, OrderStatus::Failed, now)?.assign("reason", attribute(&reason)?);
         match self.update(order_no, change.expression_undue(), change.condition, change.values).await? {
             Updated::Done => Ok(GaveUp::Failed),
             Updated::Refused(Some(row)) => Ok(GaveUp::Was(row)),
@@ -354,6 +376,23 @@ impl Orders {
         // Refused means that it has moved on, which is what the sending was for.
         let set = "SET attempts = :attempts, dueAt = :dueAt".to_owned();
         self.update(order_no, set, "#status = :from".to_owned(), values).await.map(|_| ())
+    }
+
+    /// Nothing is owed any more for an order in `status`.
+    pub(crate) async fn acquit(&self, order_no: &OrderNo, status: OrderStatus) -> Result<(), StoreError> {
+        let values = Item::from([(":from".to_owned(), text(status.as_str()))]);
+        let set = "REMOVE dueShard, dueAt".to_owned();
+        self.update(order_no, set, "#status = :from".to_owned(), values).await.map(|_| ())
+    }
+
+    /// Notes that the gate had lost this order's hold.
+    pub(crate) async fn note_drift(&self, row: &OrderRow) -> Result<(), StoreError> {
+        let values = Item::from([
+            (":from".to_owned(), text(row.status.as_str())),
+            (":drifts".to_owned(), number(i64::from(row.drifts) + 1)),
+        ]);
+        let set = "SET drifts = :drifts".to_owned();
+        self.update(&row.order_no, set, "#status = :from".to_owned(), values).await.map(|_| ())
     }
 
     async fn update(
@@ -413,8 +452,7 @@ impl Orders {
             .await
             .map_err(StoreError::unavailable("Query orders by user"))?;
         let more = answer.last_evaluated_key.is_some();
-        let orders =
-            answer.items.unwrap_or_default().into_iter().map(from_item).collect::<Result<Vec<OrderRow>, _>>()?;
+        let orders: Vec<OrderRow> = readable(answer.items.unwrap_or_default()).collect();
         let next = orders
             .last()
             .filter(|_| more)
@@ -425,33 +463,39 @@ impl Orders {
     /// Every order of an offer, whatever its status. Read from an index: what was written in the last moments may be
     /// missing or old, so callers wait, or look again, before they judge.
     pub async fn all_of_offer(&self, offer: &OfferId) -> Result<Vec<OrderRow>, StoreError> {
-        let shards = (0..OFFER_SHARDS).map(|shard| self.shard_of_offer(offer_shard(offer, shard)));
+        let shards = (0..OFFER_SHARDS).map(|shard| self.part_of_offer(offer, shard));
         Ok(try_join_all(shards).await?.into_iter().flatten().collect())
     }
 
-    async fn shard_of_offer(&self, shard: String) -> Result<Vec<OrderRow>, StoreError> {
-        let mut rows = Vec::new();
-        let mut start = None;
-        loop {
-            let answer = self
-                .db
-                .query()
-                .table_name(&self.table)
-                .index_name(BY_OFFER)
-                .key_condition_expression("offerShard = :shard")
-                .expression_attribute_values(":shard", text(shard.as_str()))
-                .set_exclusive_start_key(start)
-                .send()
-                .await
-                .map_err(StoreError::unavailable("Query orders by offer"))?;
-            for item in answer.items.unwrap_or_default() {
-                rows.push(from_item(item)?);
-            }
-            start = answer.last_evaluated_key;
-            if start.is_none() {
-                return Ok(rows);
-            }
-        }
+    /// The orders of one part of the offer's index, 0 to [`OFFER_SHARDS`] − 1; see [`Orders::all_of_offer`].
+    pub async fn part_of_offer(&self, offer: &OfferId, shard: u8) -> Result<Vec<OrderRow>, StoreError> {
+        query_all(self.query_part(offer, shard), "Query orders by offer").await
+    }
+
+    /// The same, page by page.
+    pub(crate) fn pages_of_offer(&self, offer: &OfferId, shard: u8) -> Pages<OrderRow> {
+        Pages::new(self.query_part(offer, shard), "Query orders by offer")
+    }
+
+    fn query_part(&self, offer: &OfferId, shard: u8) -> QueryFluentBuilder {
+        self.db
+            .query()
+            .table_name(&self.table)
+            .index_name(BY_OFFER)
+            .key_condition_expression("offerShard = :shard")
+            .expression_attribute_values(":shard", text(offer_shard(offer, shard)))
+    }
+
+    /// How many other orders of the same user and activity ran out of time unpaid, among the newest [`RECENT`] of that user.
+    /// Read from an index.
+    pub async fn others_timed_out(&self, row: &OrderRow) -> Result<usize, StoreError> {
+        let page = self.list_by_user(&row.user_id, RECENT, None).await?;
+        let counts = |other: &&OrderRow| {
+            other.order_no != row.order_no
+                && other.activity_id == row.activity_id
+                && other.reason == Some(EndReason::PayTimeout)
+        };
+        Ok(page.orders.iter().filter(counts).count())
     }
 
     /// Numbers of orders in `status` that are due by `now`, the longest due first within each part of the index; at most

@@ -52,7 +52,7 @@ const WORDS: [(&str, &str, &str); 6] = [
     ("functions/admin", "Shown", "AdminActivityState"),
     ("shared/sale", "OrderStatus", "OrderStatus"),
     ("shared/sale", "BuyResult", "BuyResult"),
-    ("shared/sale", "FailReason", "FailReason"),
+    ("shared/sale", "EndReason", "EndReason"),
     ("shared/sale", "Invariant", "Invariant"),
 ];
 

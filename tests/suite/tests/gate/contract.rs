@@ -169,6 +169,7 @@ impl Pair<'_> {
                     quantity,
                     fingerprint: Fingerprint::of(quantity),
                     device_address: format!("d{device}|203.0.113.7"),
+                    blocked: None,
                 };
                 self.admit(&request).await;
             }

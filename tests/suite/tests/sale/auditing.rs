@@ -9,7 +9,7 @@ use kernel::ids::OrderNo;
 use sale::admission::Fingerprint;
 use sale::audit::{self, BOUND_SECS, Invariant, Report, Verdict};
 use sale::gate::NewHold;
-use sale::order::FailReason;
+use sale::order::EndReason;
 use suite::dynamo::{OFFERS, ORDERS};
 
 use crate::house::{TestSale, order_key, quantity};
@@ -29,7 +29,7 @@ async fn quiet() -> Quiet {
     let second = sale.bought("u1", 1, "k2").await;
     let other = sale.bought("u2", 1, "k1").await;
     let dead = sale.bought("u3", 1, "k1").await;
-    sale.stores.orders.fail(&dead, FailReason::GaveUp, sale.now()).await.unwrap();
+    sale.stores.orders.fail(&dead, EndReason::GaveUp, sale.now()).await.unwrap();
     sale.deliver().await;
     sale.assert_sound().await;
     Quiet { sale, first, second, other, dead }
@@ -312,7 +312,7 @@ async fn a_busy_sale_is_not_a_broken_one() {
                     sale.commit(sale.orders_queue.take()).await;
                 }
                 3 => {
-                    sale.stores.orders.fail(&sale.order_no(&user, "k1"), FailReason::GaveUp, sale.now()).await.unwrap();
+                    sale.stores.orders.fail(&sale.order_no(&user, "k1"), EndReason::GaveUp, sale.now()).await.unwrap();
                 }
                 4 => {
                     sale.deliver().await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kernel::time::Clock;
 use sale::buy::{Bought, BuyError};
-use sale::commit::{Ledger, Outcome};
+use sale::ledger::{Ledger, Outcome};
 use sale::lifecycle::Command;
 use sale::order::{BuyResult, OrderStatus};
 

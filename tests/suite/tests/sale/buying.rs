@@ -3,7 +3,7 @@
 use sale::admission::{HoldState, Refusal};
 use sale::buy::Bought;
 use sale::gate::Followed;
-use sale::order::{BuyResult, FailReason, OrderStatus};
+use sale::order::{BuyResult, EndReason, OrderStatus};
 use sale::store::orders::Cursor;
 use sale::sweep::ABANDON_SECS;
 
@@ -81,9 +81,9 @@ async fn p4_a_retry_after_the_sweep_is_too_late() {
     let ended = sale.sweep().await.ended;
     assert_eq!(
         ended.iter().map(|ended| (&ended.order_no, ended.reason)).collect::<Vec<_>>(),
-        [(&order_no, Some(FailReason::Abandoned))]
+        [(&order_no, Some(EndReason::Abandoned))]
     );
-    assert_eq!(sale.status(&order_no).await, (OrderStatus::Failed, Some(FailReason::Abandoned)));
+    assert_eq!(sale.status(&order_no).await, (OrderStatus::Failed, Some(EndReason::Abandoned)));
 
     assert_eq!(sale.buy("u1", 1, "k1").await, Bought::RequestExpired);
     sale.assert_sound().await;
@@ -182,7 +182,7 @@ async fn p25_also_when_the_gate_lost_the_hold() {
 async fn p25_of_a_dead_order() {
     let sale = TestSale::open(10, 3).await;
     let order_no = sale.bought("u1", 1, "k").await;
-    sale.stores.orders.fail(&order_no, FailReason::GaveUp, sale.now()).await.unwrap();
+    sale.stores.orders.fail(&order_no, EndReason::GaveUp, sale.now()).await.unwrap();
     lose_hold(&sale, "u1", "k", 1).await;
     assert_eq!(sale.buy("u1", 2, "k").await, refused(Refusal::RequestIdReused));
     assert_eq!((sale.available().await, sale.units("u1").await), (10, 0));
@@ -214,7 +214,7 @@ async fn lose_hold(sale: &TestSale, user: &str, key: &str, units: i64) {
 async fn what_is_over_at_the_counter_stays_over() {
     let sale = TestSale::open(10, 3).await;
     let order_no = sale.bought("u1", 1, "k").await;
-    sale.stores.orders.fail(&order_no, FailReason::StockEmpty, sale.now()).await.unwrap();
+    sale.stores.orders.fail(&order_no, EndReason::StockEmpty, sale.now()).await.unwrap();
     // The hold was not let go by whoever ended the order; the retry sees to it.
     let over = Bought::Accepted { order_no: order_no.clone(), result: BuyResult::Fail, replayed: true };
     assert_eq!(sale.buy("u1", 1, "k").await, over);

@@ -1,8 +1,8 @@
 //! The consumer's half: admitted orders become real ones, in groups, each exactly once.
 
 use kernel::ids::OrderNo;
-use sale::commit::{GROUP, Outcome};
-use sale::order::{FailReason, OrderStatus};
+use sale::ledger::{GROUP, Outcome};
+use sale::order::{EndReason, OrderStatus};
 use sale::queue::OrderMessage;
 
 use crate::house::{PAY_WINDOW_SECS, TestSale, failed, quantity, unpaid, user_id};
@@ -107,7 +107,7 @@ async fn too_many_for_the_stock_end_sold_out() {
     assert_eq!(sale.available().await, -3);
     let outcomes = sale.deliver().await;
     assert_eq!(outcomes.values().filter(|outcome| unpaid(outcome)).count(), 2);
-    assert_eq!(outcomes.values().filter(|outcome| failed(outcome, FailReason::StockEmpty)).count(), 3);
+    assert_eq!(outcomes.values().filter(|outcome| failed(outcome, EndReason::StockEmpty)).count(), 3);
     assert_eq!((sale.available().await, sale.offer_row().await.remaining), (0, 0));
     sale.assert_sound().await;
 }
@@ -121,7 +121,7 @@ async fn the_last_unit_goes_to_an_order_that_fits() {
     }
     let outcomes = sale.deliver().await;
     assert!(unpaid(&outcomes[&sale.order_no("u1", "k")]));
-    assert!(failed(&outcomes[&sale.order_no("u2", "k")], FailReason::StockEmpty));
+    assert!(failed(&outcomes[&sale.order_no("u2", "k")], EndReason::StockEmpty));
     assert!(unpaid(&outcomes[&sale.order_no("u3", "k")]));
     sale.assert_sound().await;
 }
@@ -134,11 +134,11 @@ async fn too_many_for_the_limit_end_so() {
     }
     let outcomes = sale.deliver().await;
     assert_eq!(outcomes.values().filter(|outcome| unpaid(outcome)).count(), 2);
-    assert_eq!(outcomes.values().filter(|outcome| failed(outcome, FailReason::LimitExceeded)).count(), 1);
+    assert_eq!(outcomes.values().filter(|outcome| failed(outcome, EndReason::LimitExceeded)).count(), 1);
     assert_eq!((sale.units("u1").await, sale.claim("u1").await), (2, Some(2)));
     // One order above the limit, of a user without any.
     let order_no = sale.let_in_by_force("u2", 3, "k").await;
-    assert!(failed(&sale.deliver().await[&order_no], FailReason::LimitExceeded));
+    assert!(failed(&sale.deliver().await[&order_no], EndReason::LimitExceeded));
     assert_eq!(sale.claim("u2").await, None);
     sale.assert_sound().await;
 }
@@ -173,7 +173,7 @@ async fn one_bad_order_in_a_group_of_49_does_not_hurt_the_others() {
                 sale.consume(before).await;
             }
             Bad::Dead => {
-                sale.stores.orders.fail(&order_no, FailReason::GaveUp, sale.now()).await.unwrap();
+                sale.stores.orders.fail(&order_no, EndReason::GaveUp, sale.now()).await.unwrap();
             }
             Bad::Missing => message.order_no = "SKNOSUCHORDER".parse().unwrap(),
             Bad::Lying => message.qty = quantity(2),
@@ -185,8 +185,8 @@ async fn one_bad_order_in_a_group_of_49_does_not_hurt_the_others() {
         assert_eq!(outcomes.values().filter(|outcome| unpaid(outcome)).count(), GROUP - 1, "{bad:?}");
         let outcome = &outcomes[&asked];
         match bad {
-            Bad::OverTheLimit => assert!(failed(outcome, FailReason::LimitExceeded), "{outcome:?}"),
-            Bad::Dead => assert!(failed(outcome, FailReason::GaveUp), "{outcome:?}"),
+            Bad::OverTheLimit => assert!(failed(outcome, EndReason::LimitExceeded), "{outcome:?}"),
+            Bad::Dead => assert!(failed(outcome, EndReason::GaveUp), "{outcome:?}"),
             Bad::Missing | Bad::Lying | Bad::Unreadable => assert_eq!(*outcome, Outcome::Unknown, "{bad:?}"),
         }
         // The group, the group without it, and it alone.

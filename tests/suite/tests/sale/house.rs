@@ -16,13 +16,13 @@ use sale::Stores;
 use sale::admission::{Admission, AdmitRequest, Fingerprint, Refusal};
 use sale::audit::{self, Report, Verdict};
 use sale::buy::{self, Bought, BuyError, Purchase, Shop};
-use sale::commit::{Ledger, Outcome};
+use sale::ledger::{Ledger, Outcome};
 use sale::follow::Following;
 use sale::follow::{Decided, Told};
 use sale::gate::{Counters, Gate, NewHold};
 use sale::lifecycle::{self, ActivitySpec, Command, Edit, OfferSpec, SkuSpec};
 use sale::offer::{OfferId, Rules};
-use sale::order::{self, FailReason, OrderStatus};
+use sale::order::{self, EndReason, OrderStatus};
 use sale::queue::OrderMessage;
 use sale::rebuild;
 use sale::store::offers::{ActivityRow, OfferRow, SkuRow};
@@ -213,6 +213,7 @@ impl TestSale {
             quantity: quantity(qty),
             request_id: key.parse().unwrap(),
             device_address: format!("phone-of-{user}|203.0.113.7"),
+            blocked: None,
         }
     }
 
@@ -237,6 +238,7 @@ impl TestSale {
             quantity: quantity(qty),
             fingerprint: Fingerprint::of(quantity(qty)),
             device_address: format!("phone-of-{user}|203.0.113.7"),
+            blocked: None,
         };
         let admission = self.stores.gate.admit(&self.offer, &request).await.unwrap();
         assert!(matches!(admission, Admission::Admitted(_)), "{admission:?}");
@@ -372,7 +374,7 @@ impl TestSale {
         self.stores.orders.get(order_no).await.unwrap().expect("the order is there")
     }
 
-    pub(crate) async fn status(&self, order_no: &OrderNo) -> (OrderStatus, Option<FailReason>) {
+    pub(crate) async fn status(&self, order_no: &OrderNo) -> (OrderStatus, Option<EndReason>) {
         let row = self.row(order_no).await;
         (row.status, row.reason)
     }
@@ -463,7 +465,7 @@ pub(crate) fn unpaid(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Settled { status: OrderStatus::Unpaid, reason: None, .. })
 }
 
-pub(crate) fn failed(outcome: &Outcome, because: FailReason) -> bool {
+pub(crate) fn failed(outcome: &Outcome, because: EndReason) -> bool {
     matches!(outcome, Outcome::Settled { status: OrderStatus::Failed, reason: Some(reason), .. } if *reason == because)
 }
 

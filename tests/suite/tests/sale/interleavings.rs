@@ -110,6 +110,7 @@ async fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
                     quantity: quantity(qty),
                     fingerprint: Fingerprint::of(quantity(qty)),
                     device_address: "phone|203.0.113.7".to_owned(),
+                    blocked: None,
                 };
                 sale.stores.gate.admit(&sale.offer, &request).await.unwrap();
             }

@@ -4,7 +4,7 @@ use sale::admission::{HoldState, Refusal};
 use sale::buy::Bought;
 use sale::gate::LoadHold;
 use sale::lifecycle::Command;
-use sale::order::{BuyResult, FailReason};
+use sale::order::{BuyResult, EndReason};
 use sale::rebuild::WAIT_SECS;
 
 use crate::house::{TestSale, done, refused, unpaid};
@@ -75,7 +75,7 @@ async fn preheating_a_gate_that_is_there_changes_nothing() {
 async fn the_dead_stay_known() {
     let sale = TestSale::open(10, 1).await;
     let dead = sale.bought("u1", 1, "k1").await;
-    sale.stores.orders.fail(&dead, FailReason::StockEmpty, sale.now()).await.unwrap();
+    sale.stores.orders.fail(&dead, EndReason::StockEmpty, sale.now()).await.unwrap();
     sale.deliver().await;
     sale.wipe_gate().await;
     sale.rebuilt().await;
@@ -113,7 +113,7 @@ async fn an_order_that_dies_while_the_gate_is_made() {
     let row = sale.row(&order_no).await;
     let epoch = sale.offer_row().await.epoch;
     sale.stores.gate.load_chunk(&sale.offer, epoch, &[LoadHold::of(&row)]).await.unwrap();
-    sale.stores.orders.fail(&order_no, FailReason::GaveUp, sale.now()).await.unwrap();
+    sale.stores.orders.fail(&order_no, EndReason::GaveUp, sale.now()).await.unwrap();
     sale.deliver().await;
     sale.pass_secs(WAIT_SECS);
     sale.sweep().await;

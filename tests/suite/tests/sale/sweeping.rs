@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use sale::admission::Refusal;
 use sale::follow::Told;
-use sale::order::{FailReason, OrderStatus};
+use sale::order::{EndReason, OrderStatus};
 use sale::rebuild::WAIT_SECS;
 use sale::store::orders::OUTBOX_DELAY_SECS;
 use sale::sweep::{ABANDON_SECS, MAX_ATTEMPTS};
@@ -30,7 +30,7 @@ async fn an_order_is_sent_again_until_it_is_given_up() {
             sent_at.push(age);
         }
         if let [ended] = &swept.ended[..] {
-            assert_eq!((&ended.order_no, ended.reason), (&order_no, Some(FailReason::GaveUp)));
+            assert_eq!((&ended.order_no, ended.reason), (&order_no, Some(EndReason::GaveUp)));
             break age;
         }
     };
@@ -39,7 +39,7 @@ async fn an_order_is_sent_again_until_it_is_given_up() {
     assert_eq!(sent_at[0], OUTBOX_DELAY_SECS);
     assert_eq!(sent_at.len(), MAX_ATTEMPTS as usize);
     assert_eq!(pauses, [60, 120, 240, 480, 600, 600, 600, 600]);
-    assert_eq!(sale.status(&order_no).await, (OrderStatus::Failed, Some(FailReason::GaveUp)));
+    assert_eq!(sale.status(&order_no).await, (OrderStatus::Failed, Some(EndReason::GaveUp)));
     sale.assert_sound().await;
     sale.bought("u2", 1, "k").await;
 }
@@ -73,7 +73,7 @@ async fn a_sweep_without_the_queue() {
     stores.queue = crate::queue::unreachable();
     let (swept, _) = sale.sweep_telling(&stores, Told::Stored).await;
     assert_eq!((swept.failures, swept.resent), (1, 0));
-    assert_eq!(sale.status(&orphan).await, (OrderStatus::Failed, Some(FailReason::Abandoned)));
+    assert_eq!(sale.status(&orphan).await, (OrderStatus::Failed, Some(EndReason::Abandoned)));
     assert_eq!(sale.row(&waiting).await.attempts, 0);
     assert_eq!(sale.sweep().await.resent, 1);
     assert!(unpaid(&sale.deliver().await[&waiting]));
@@ -87,7 +87,7 @@ async fn the_gate_follows_rows_that_nobody_told_it_of() {
     let made = sale.bought("u1", 1, "k").await;
     let dead = sale.bought("u2", 1, "k").await;
     let messages = sale.orders_queue.take();
-    sale.stores.orders.fail(&dead, FailReason::GaveUp, sale.now()).await.unwrap();
+    sale.stores.orders.fail(&dead, EndReason::GaveUp, sale.now()).await.unwrap();
     assert!(unpaid(&sale.commit(messages).await[&made]));
     assert_eq!(sale.available().await, 0);
 
@@ -114,8 +114,8 @@ async fn a_buyer_who_cannot_be_told_now_is_told_by_the_next_sweep() {
 
     let expected = HashSet::from([
         (&made, OrderStatus::Unpaid, None),
-        (&abandoned, OrderStatus::Failed, Some(FailReason::Abandoned)),
-        (&worn_out, OrderStatus::Failed, Some(FailReason::GaveUp)),
+        (&abandoned, OrderStatus::Failed, Some(EndReason::Abandoned)),
+        (&worn_out, OrderStatus::Failed, Some(EndReason::GaveUp)),
     ]);
     for told in [Told::NotStored, Told::NotStored, Told::Stored] {
         assert_eq!(sale.available().await, 0);
@@ -143,7 +143,7 @@ async fn undecided_holds_do_not_hide_the_others() {
     let orphan = sale.admitted_and_dead("late", 1, "k").await;
     sale.pass_secs(ABANDON_SECS + 5);
     sale.sweep().await;
-    assert_eq!(sale.status(&orphan).await, (OrderStatus::Failed, Some(FailReason::Abandoned)));
+    assert_eq!(sale.status(&orphan).await, (OrderStatus::Failed, Some(EndReason::Abandoned)));
     assert_eq!(sale.available().await, 1_000 - BUYERS as i64);
     sale.deliver().await;
     sale.assert_sound().await;
@@ -161,7 +161,7 @@ async fn p35_two_sweeps_at_once_do_what_one_does() {
 
     let (first, second) = tokio::join!(sale.sweep(), sale.sweep());
     assert_eq!(first.ended.len() + second.ended.len(), 1, "{first:?} {second:?}");
-    assert_eq!(sale.status(&orphan).await, (OrderStatus::Failed, Some(FailReason::Abandoned)));
+    assert_eq!(sale.status(&orphan).await, (OrderStatus::Failed, Some(EndReason::Abandoned)));
     assert_eq!(sale.available().await, 3);
     // Perhaps sent twice, made once.
     assert!(unpaid(&sale.deliver().await[&unsent]));

@@ -2,10 +2,11 @@
 -- Lets one buyer in, or says why not. Judges in the order of the wire contract; a refusal changes nothing.
 --
 -- KEYS     1 book   2 pending
--- ARGV     1 order number   2 u:<user>   3 fingerprint|quantity|user|seats   4 d:<device>|<address>
+-- ARGV     1 order number   2 u:<user>   3 fingerprint|quantity|user|seats   4 d:<device>|<address>   5 only for a buyer
+--          who may not buy: the answer, unless there is another one before it
 -- Returns  the terms (a JSON object): admitted · REPLAYED <H, S or R> <terms> · NOT_READY · REQUEST_ID_REUSED · PAUSED
---          · ENDED <ms> · ALREADY_BOUGHT · LIMIT_EXCEEDED <remaining> · STOCK_EMPTY · INSUFFICIENT_STOCK <remaining> ·
---          NOT_STARTED <ms> · RATE_LIMITED <ms to wait>
+--          · ENDED <ms> · BLOCKED [<ms to wait>] · ALREADY_BOUGHT · LIMIT_EXCEEDED <remaining> · STOCK_EMPTY ·
+--          INSUFFICIENT_STOCK <remaining> · NOT_STARTED <ms> · RATE_LIMITED <ms to wait>
 -- Why atomic: between judging and taking nobody else may take the same unit, or the same user's last allowed one.
 --
 -- The first line has the server turn a stale replica, a failing disk and a full memory away before anything is read: a
@@ -26,11 +27,19 @@ end
 -- An open gate is made of digits: start and end (13 each), limit, interval of a user, interval of a device. A word is
 -- the answer itself.
 if gate >= 'A' then return gate end
+if ARGV[5] then return ARGV[5] end
 
 local quantity = match(request, '%d+', 18)
 local had = user and match(user, '%d+') or 0
 -- One unit for somebody who has none is within every limit: the crowd's case is not counted out.
 if user or quantity ~= '1' then
+  -- A third number: until when this user is in a cool-down.
+  local cool = user and match(user, ' %d+ (%d+)')
+  if cool then
+    local time = call('TIME')
+    local rest = math.ceil(cool - time[1] * 1000 - time[2] / 1000)
+    if rest > 0 then return 'BLOCKED ' .. string.format('%d', rest) end
+  end
   local limit = match(gate, '%d+', 29)
   local remaining = limit - had
   if remaining - quantity < 0 then

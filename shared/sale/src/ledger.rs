@@ -1,12 +1,12 @@
-//! Turns admitted orders into real ones: many at a time, each exactly once.
+//! Turns admitted orders into real ones, and unpaid ones into cancelled ones: many at a time, each exactly once.
 //!
-//! A flash sale has one hot item, the offer's count. So orders are committed as a group: one transaction moves up to
-//! [`GROUP`] rows from PRE_CREATED to UNPAID, raises each user's claim, and lowers what remains of the offer **once**. When
-//! the transaction is refused, its reasons say which of three things happened:
+//! A flash sale has one hot item, the offer's count. So orders are moved as a group: one transaction moves up to [`GROUP`]
+//! rows (PRE_CREATED to UNPAID, or UNPAID to CANCELLED), raises or lowers each user's claim, and what remains of the offer
+//! **once**. When the transaction is refused, its reasons say which of three things happened:
 //!
-//! 1. a row is not PRE_CREATED any more: the row says what became of the order, and the others are tried again;
-//! 2. a guard refused (a claim, the offer): those orders are tried singly, and each becomes UNPAID or FAILED with the reason;
-//! 3. DynamoDB was busy (conflict, throttling): tried again until the deadline, then left to the queue. Never a refusal.
+//! 1. a row is not where the move begins any more: the row says what became of the order, and the others are tried again;
+//! 2. a guard refused (a claim, the offer): those orders are tried singly, and each is committed, or FAILED with the reason;
+//! 3. DynamoDB was busy (conflict, throttling): tried again until the deadline, then left for later. Never a refusal.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -20,11 +20,11 @@ use kernel::ids::{OrderNo, UserId};
 use kernel::time::{Clock, UnixMillis};
 
 use crate::offer::OfferId;
-use crate::order::{FailReason, OrderStatus};
+use crate::order::{EndReason, OrderStatus};
 use crate::queue::OrderMessage;
 use crate::store::offers::{claim_key, offer_key};
-use crate::store::orders::{GaveUp, OrderRow, STATUS_NAME, Transition, order_key};
-use crate::store::{Offers, Orders, StoreError, from_item, number, text};
+use crate::store::orders::{GaveUp, OWED_SECS, OrderRow, STATUS_NAME, Transition, order_key};
+use crate::store::{Offers, Orders, StoreError, attribute, from_item, number, text};
 
 /// Orders a transaction: DynamoDB takes 100 actions, and `n` orders of `n` users are `2n + 1`.
 pub const GROUP: usize = 49;
@@ -36,14 +36,21 @@ const RETRY_CAP: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// The order's row says this since `at`, whoever wrote it.
-    Settled { status: OrderStatus, reason: Option<FailReason>, at: UnixMillis },
+    Settled { status: OrderStatus, reason: Option<EndReason>, at: UnixMillis },
     /// Not settled before the deadline; to be delivered again.
     Busy,
     /// There is no such order, or it is not what the message says.
     Unknown,
 }
 
-/// The tables that a commit moves.
+/// What a group of orders is to become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Move {
+    Commit,
+    Cancel(EndReason),
+}
+
+/// The tables that a group of orders moves.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     pub orders: Orders,
@@ -54,6 +61,25 @@ pub struct Ledger {
 impl Ledger {
     /// Commits `messages`, of any offers, in any order, some perhaps twice. Answers one outcome for each order number.
     pub async fn commit(&self, messages: Vec<OrderMessage>, deadline: UnixMillis) -> HashMap<OrderNo, Outcome> {
+        self.move_all(Move::Commit, messages, deadline).await
+    }
+
+    /// Cancels `orders` that are UNPAID, of any offers. Answers one outcome for each order number.
+    pub async fn cancel(
+        &self,
+        orders: &[OrderRow],
+        reason: EndReason,
+        deadline: UnixMillis,
+    ) -> HashMap<OrderNo, Outcome> {
+        self.move_all(Move::Cancel(reason), orders.iter().map(OrderMessage::from).collect(), deadline).await
+    }
+
+    async fn move_all(
+        &self,
+        to: Move,
+        messages: Vec<OrderMessage>,
+        deadline: UnixMillis,
+    ) -> HashMap<OrderNo, Outcome> {
         let mut seen = HashSet::new();
         let mut by_offer: HashMap<OfferId, Vec<OrderMessage>> = HashMap::new();
         for message in messages {
@@ -65,15 +91,16 @@ impl Ledger {
             let mut outcomes = Vec::with_capacity(messages.len());
             // One after the other: groups of one offer would only meet each other at its count.
             for group in messages.chunks(GROUP) {
-                outcomes.extend(self.commit_group(offer, group, deadline).await);
+                outcomes.extend(self.move_group(to, offer, group, deadline).await);
             }
             outcomes
         });
         join_all(offers).await.into_iter().flatten().collect()
     }
 
-    async fn commit_group(
+    async fn move_group(
         &self,
+        to: Move,
         offer: &OfferId,
         group: &[OrderMessage],
         deadline: UnixMillis,
@@ -88,10 +115,15 @@ impl Ledger {
                 outcomes.extend(open.drain(..).map(|message| (message.order_no.clone(), Outcome::Busy)));
                 break;
             }
-            match self.transact(offer, &open, now).await {
+            match self.transact(to, offer, &open, now).await {
                 Attempt::Committed => {
-                    let unpaid = Outcome::Settled { status: OrderStatus::Unpaid, reason: None, at: now };
-                    outcomes.extend(open.drain(..).map(|message| (message.order_no.clone(), unpaid.clone())));
+                    let moved = match to {
+                        Move::Commit => Outcome::Settled { status: OrderStatus::Unpaid, reason: None, at: now },
+                        Move::Cancel(reason) => {
+                            Outcome::Settled { status: OrderStatus::Cancelled, reason: Some(reason), at: now }
+                        }
+                    };
+                    outcomes.extend(open.drain(..).map(|message| (message.order_no.clone(), moved.clone())));
                 }
                 Attempt::Moved(moved) => {
                     open.retain(|message| !moved.contains_key(&message.order_no));
@@ -99,7 +131,13 @@ impl Ledger {
                 }
                 Attempt::Guarded { users, offer_refused } => {
                     if let [message] = open.as_slice() {
-                        let reason = if users.is_empty() { FailReason::StockEmpty } else { FailReason::LimitExceeded };
+                        if let Move::Cancel(_) = to {
+                            // Its units are not where its commit put them. A defect, and nothing to be guessed at.
+                            tracing::error!(order_no = %message.order_no, "claim or offer know nothing of a live order");
+                            outcomes.push((message.order_no.clone(), Outcome::Unknown));
+                            break;
+                        }
+                        let reason = if users.is_empty() { EndReason::StockEmpty } else { EndReason::LimitExceeded };
                         outcomes.push((message.order_no.clone(), self.refuse(message, reason).await));
                         open.clear();
                     } else {
@@ -118,18 +156,18 @@ impl Ledger {
         }
         for message in singly {
             // A group of one cannot come back here, so this ends.
-            outcomes.extend(Box::pin(self.commit_group(offer, std::slice::from_ref(message), deadline)).await);
+            outcomes.extend(Box::pin(self.move_group(to, offer, std::slice::from_ref(message), deadline)).await);
         }
         outcomes
     }
 
-    /// One try to commit `group` whole.
-    async fn transact(&self, offer: &OfferId, group: &[&OrderMessage], now: UnixMillis) -> Attempt {
-        let transaction = match self.transaction(offer, group, now) {
+    /// One try to move `group` whole.
+    async fn transact(&self, to: Move, offer: &OfferId, group: &[&OrderMessage], now: UnixMillis) -> Attempt {
+        let transaction = match self.transaction(to, offer, group, now) {
             Ok(transaction) => transaction,
             Err(error) => {
                 // Cannot come from a message: a defect. The dead-letter queue shows it, and keeps the orders.
-                tracing::error!(error = &error as &dyn std::error::Error, "a commit cannot be written");
+                tracing::error!(error = &error as &dyn std::error::Error, "a move of orders cannot be written");
                 return Attempt::Moved(
                     group.iter().map(|message| (message.order_no.clone(), Outcome::Unknown)).collect(),
                 );
@@ -155,6 +193,7 @@ impl Ledger {
 
     fn transaction(
         &self,
+        to: Move,
         offer: &OfferId,
         group: &[&OrderMessage],
         now: UnixMillis,
@@ -163,10 +202,18 @@ impl Ledger {
         let mut users: Vec<Claim> = Vec::with_capacity(group.len());
         let mut units = 0;
         for message in group {
-            let deadline = now.plus_secs(i64::from(message.pay_window_secs));
-            let change = Transition::new(OrderStatus::PreCreated, OrderStatus::Unpaid, now)?
-                .assign("payDeadline", number(deadline.get()))
-                .due(OrderStatus::Unpaid, &message.order_no, deadline)
+            let change = match to {
+                Move::Commit => {
+                    let deadline = now.plus_secs(i64::from(message.pay_window_secs));
+                    Transition::new(OrderStatus::PreCreated, OrderStatus::Unpaid, now)?
+                        .assign("payDeadline", number(deadline.get()))
+                        .due(OrderStatus::Unpaid, &message.order_no, deadline)
+                }
+                Move::Cancel(reason) => Transition::new(OrderStatus::Unpaid, OrderStatus::Cancelled, now)?
+                    .assign("reason", attribute(&reason)?)
+                    .due(OrderStatus::Cancelled, &message.order_no, now.plus_secs(OWED_SECS)),
+            };
+            let change = change
                 .when("userId", text(message.user_id.as_str()))
                 .when("activityId", text(message.activity_id.as_str()))
                 .when("skuId", text(message.sku_id.as_str()))
@@ -199,25 +246,35 @@ impl Ledger {
             }
         }
         for claim in &users {
-            // `units + q ≤ limit`, in the form that a condition can take. A missing claim is zero units.
-            let room = claim.limit - claim.units;
-            let condition = if room < 0 { "units <= :room" } else { "attribute_not_exists(units) OR units <= :room" };
-            items.push(
-                Update::builder()
-                    .table_name(&self.offers.table)
-                    .set_key(Some(claim_key(&claim.user_id, offer)))
-                    .update_expression("ADD units :units")
-                    .condition_expression(condition)
-                    .expression_attribute_values(":units", number(claim.units))
-                    .expression_attribute_values(":room", number(room)),
-            );
+            let update = Update::builder().table_name(&self.offers.table).set_key(Some(claim_key(&claim.user_id, offer)));
+            items.push(match to {
+                Move::Commit => {
+                    // `units + q ≤ limit`, in the form that a condition can take. A missing claim is zero units.
+                    let room = claim.limit - claim.units;
+                    let condition =
+                        if room < 0 { "units <= :room" } else { "attribute_not_exists(units) OR units <= :room" };
+                    update
+                        .update_expression("ADD units :units")
+                        .condition_expression(condition)
+                        .expression_attribute_values(":units", number(claim.units))
+                        .expression_attribute_values(":room", number(room))
+                }
+                Move::Cancel(_) => update
+                    .update_expression("SET units = units - :units")
+                    .condition_expression("units >= :units")
+                    .expression_attribute_values(":units", number(claim.units)),
+            });
         }
+        let (set, condition) = match to {
+            Move::Commit => ("SET remaining = remaining - :units", "remaining >= :units"),
+            Move::Cancel(_) => ("SET remaining = remaining + :units", "attribute_exists(pk)"),
+        };
         items.push(
             Update::builder()
                 .table_name(&self.offers.table)
                 .set_key(Some(offer_key(offer)))
-                .update_expression("SET remaining = remaining - :units")
-                .condition_expression("remaining >= :units")
+                .update_expression(set)
+                .condition_expression(condition)
                 .expression_attribute_values(":units", number(units)),
         );
         let items = items
@@ -229,7 +286,7 @@ impl Ledger {
     }
 
     /// PRE_CREATED → FAILED, unless the row has moved meanwhile: then what it says counts.
-    async fn refuse(&self, message: &OrderMessage, reason: FailReason) -> Outcome {
+    async fn refuse(&self, message: &OrderMessage, reason: EndReason) -> Outcome {
         let now = self.clock.now();
         match self.orders.fail(&message.order_no, reason, now).await {
             Ok(GaveUp::Failed) => Outcome::Settled { status: OrderStatus::Failed, reason: Some(reason), at: now },
@@ -274,7 +331,7 @@ enum Attempt {
 
 /// Whatever is not a judgement on rows: throttled, unreachable, internal. The row will tell whether it happened all the same.
 fn busy(error: &(dyn std::error::Error + 'static)) -> Attempt {
-    tracing::warn!(error, "a commit is tried again");
+    tracing::warn!(error, "a transaction is tried again");
     Attempt::Busy
 }
 
@@ -307,7 +364,7 @@ fn read_reasons(
             }
             Some(Err(error)) => {
                 // One row that cannot be read must not hold up the others.
-                tracing::error!(order_no = %message.order_no, error = &error as &dyn std::error::Error, "not committed");
+                tracing::error!(order_no = %message.order_no, error = &error as &dyn std::error::Error, "not moved");
                 Outcome::Unknown
             }
         };
@@ -326,7 +383,7 @@ fn read_reasons(
     let codes: HashSet<&str> =
         reasons.iter().filter_map(CancellationReason::code).filter(|code| *code != "None").collect();
     Err(StoreError::Unavailable {
-        operation: "TransactWriteItems commit",
+        operation: "TransactWriteItems orders",
         source: format!("cancelled: {codes:?}").into(),
     })
 }

@@ -1,0 +1,260 @@
+//! What operators do when something is wrong: compare and put right, make a gate anew, keep somebody out, see to dead letters.
+
+use kernel::ids::{ActivityId, OrderNo, SkuId, UserId};
+use kernel::time::Rfc3339;
+use platform::http::{Problem, Request, Response, Text};
+use sale::blacklist::{Entry, MAX_REASON_CHARS};
+use sale::dead_letters::{Letter, Settled};
+use sale::offer::SaleState;
+use sale::rebuild::Readiness;
+use sale::reconcile::{self, Drift, Repair};
+use sale::store::offers::OfferRow;
+use serde::{Deserialize, Serialize};
+
+use crate::{State, failed};
+
+/// Drifts that one answer names, of each offer.
+const MAX_DRIFTS: usize = 100;
+
+/// The offers of the activity that the path names.
+async fn offers(state: &State, request: &Request) -> Result<Vec<OfferRow>, Problem> {
+    let activity_id: ActivityId = request.path("activityId")?;
+    let offers = &state.stores.offers;
+    if offers.activity(&activity_id).await.map_err(|error| failed(&error.into()))?.is_none() {
+        return Err(Problem::not_found());
+    }
+    offers.offers_of(&activity_id).await.map_err(|error| failed(&error.into()))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reconciled {
+    dry_run: bool,
+    products: Vec<ReconciledProduct>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReconciledProduct {
+    sku_id: SkuId,
+    /// How many there are; at most [`MAX_DRIFTS`] of them are named.
+    drift_count: usize,
+    drifts: Vec<DriftDocument>,
+    /// The gate's sums are not those of its holds.
+    sums_differ: bool,
+    /// The gate has to be made anew: is being made, unless this was a dry run.
+    rebuild: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DriftDocument {
+    order_no: OrderNo,
+    drift: Drift,
+}
+
+/// `POST …/reconcile?dryRun=`: compares every order with its hold, and puts right what does not fit.
+pub(crate) async fn reconcile(state: &State, request: &Request) -> Result<Response, Problem> {
+    let dry_run = request.query::<bool>("dryRun")?.unwrap_or(false);
+    let mut products = Vec::new();
+    for offer in offers(state, request).await? {
+        let repair = if dry_run { Repair::OnlyLook } else { Repair::Do };
+        let compared = reconcile::whole(&state.stores, &offer, repair).await.map_err(|error| failed(&error))?;
+        if compared.rebuild && !dry_run {
+            sale::rebuild::begin(&state.stores, &offer).await.map_err(|error| failed(&error))?;
+        }
+        products.push(ReconciledProduct {
+            sku_id: offer.sku_id,
+            drift_count: compared.drifts.len(),
+            drifts: compared
+                .drifts
+                .into_iter()
+                .take(MAX_DRIFTS)
+                .map(|(order_no, drift)| DriftDocument { order_no, drift })
+                .collect(),
+            sums_differ: compared.sums_differ,
+            rebuild: compared.rebuild,
+        });
+    }
+    Response::json(200, &Reconciled { dry_run, products })
+}
+
+#[derive(Serialize)]
+struct Rebuilt {
+    products: Vec<RebuiltProduct>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RebuiltProduct {
+    sku_id: SkuId,
+    state: RebuildState,
+    /// Not made before this instant; the sweep goes on with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_before: Option<Rfc3339>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum RebuildState {
+    Ready,
+    Making,
+    /// Settled, or never preheated: there is no gate to make.
+    None,
+}
+
+/// `POST …/rebuild`: makes the gates anew, from the rows. Nobody can buy until they are.
+pub(crate) async fn rebuild(state: &State, request: &Request) -> Result<Response, Problem> {
+    let mut products = Vec::new();
+    for offer in offers(state, request).await? {
+        let readiness = match offer.state {
+            SaleState::Live | SaleState::Paused | SaleState::Closed if offer.epoch > 0 => {
+                sale::rebuild::begin(&state.stores, &offer).await.map_err(|error| failed(&error))?
+            }
+            SaleState::Live | SaleState::Paused | SaleState::Closed | SaleState::Settled => Readiness::Over,
+        };
+        let (made, not_before) = match readiness {
+            Readiness::Ready => (RebuildState::Ready, None),
+            Readiness::Making { until } => (RebuildState::Making, Some(Rfc3339(until))),
+            Readiness::Contended => (RebuildState::Making, None),
+            Readiness::Over => (RebuildState::None, None),
+        };
+        products.push(RebuiltProduct { sku_id: offer.sku_id, state: made, not_before });
+    }
+    Response::json(200, &Rebuilt { products })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct BlockBody {
+    reason: String,
+    #[serde(default)]
+    until: Option<Rfc3339>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BlockedDocument {
+    user_id: UserId,
+    reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<Rfc3339>,
+    by: UserId,
+    at: Rfc3339,
+}
+
+impl From<Entry> for BlockedDocument {
+    fn from(entry: Entry) -> Self {
+        Self {
+            user_id: entry.user_id,
+            reason: entry.reason,
+            until: entry.until.map(Rfc3339),
+            by: entry.by,
+            at: Rfc3339(entry.at),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct BlacklistDocument {
+    items: Vec<BlockedDocument>,
+}
+
+/// `GET /api/admin/blacklist`.
+pub(crate) async fn blacklist(state: &State) -> Result<Response, Problem> {
+    let entries = state.stores.offers.blacklist().await.map_err(|error| failed(&error.into()))?;
+    Response::json(200, &BlacklistDocument { items: entries.into_iter().map(BlockedDocument::from).collect() })
+}
+
+/// `PUT /api/admin/blacklist/{userId}`: within five seconds this user can buy no more.
+pub(crate) async fn block(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
+    let user_id: UserId = request.path("userId")?;
+    let body: BlockBody = request.json()?;
+    if !(1..=MAX_REASON_CHARS).contains(&body.reason.chars().count()) {
+        return Err(Problem::validation(Text::of(
+            format!("reason is 1 to {MAX_REASON_CHARS} characters."),
+            format!("reason 的长度为 1 到 {MAX_REASON_CHARS} 个字符。"),
+        )));
+    }
+    let now = state.stores.clock.now();
+    if body.until.is_some_and(|until| until.0 <= now) {
+        return Err(Problem::validation(Text::new("until lies in the past.", "until 已过期。")));
+    }
+    let until = body.until.map(|until| until.0);
+    let entry = Entry { user_id, reason: body.reason, until, by: admin.clone(), at: now };
+    state.stores.offers.put_blacklisted(&entry).await.map_err(|error| failed(&error.into()))?;
+    Response::json(200, &BlockedDocument::from(entry))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Unblocked {
+    user_id: UserId,
+}
+
+/// `DELETE /api/admin/blacklist/{userId}`.
+pub(crate) async fn unblock(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
+    let user_id: UserId = request.path("userId")?;
+    if !state.stores.offers.delete_blacklisted(&user_id).await.map_err(|error| failed(&error.into()))? {
+        return Err(Problem::not_found());
+    }
+    tracing::warn!(%user_id, by = %admin, "off the blacklist");
+    Response::json(200, &Unblocked { user_id })
+}
+
+#[derive(Serialize)]
+struct DeadLetterList {
+    items: Vec<LetterDocument>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LetterDocument {
+    message_id: String,
+    body: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order_no: Option<OrderNo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent_at: Option<Rfc3339>,
+    /// What became of its order; in the answer of `settle`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settled: Option<Settled>,
+}
+
+impl LetterDocument {
+    fn of(letter: Letter, settled: Option<Settled>) -> Self {
+        Self {
+            message_id: letter.message_id,
+            body: letter.body,
+            order_no: letter.order_no,
+            sent_at: letter.sent_at.map(Rfc3339),
+            settled,
+        }
+    }
+}
+
+/// `GET /api/admin/dlq`: at most a hundred dead letters; they stay.
+pub(crate) async fn dead_letters(state: &State) -> Result<Response, Problem> {
+    let letters = state.dead_letters.list().await.map_err(|error| failed(&error.into()))?;
+    let items = letters.into_iter().map(|letter| LetterDocument::of(letter, None)).collect();
+    Response::json(200, &DeadLetterList { items })
+}
+
+#[derive(Serialize)]
+struct Redriven {
+    redriven: usize,
+}
+
+/// `POST /api/admin/dlq/redrive`: at most a hundred dead letters are sent again, as they are.
+pub(crate) async fn redrive(state: &State) -> Result<Response, Problem> {
+    let redriven = state.dead_letters.redrive().await.map_err(|error| failed(&error.into()))?;
+    Response::json(200, &Redriven { redriven })
+}
+
+/// `POST /api/admin/dlq/settle`: the orders of at most a hundred dead letters are ended, and the letters done away with.
+pub(crate) async fn settle(state: &State) -> Result<Response, Problem> {
+    let settled = state.dead_letters.settle(&state.stores.orders, state.stores.clock.now()).await;
+    let settled = settled.map_err(|error| failed(&error))?;
+    let items = settled.into_iter().map(|(letter, settled)| LetterDocument::of(letter, Some(settled))).collect();
+    Response::json(200, &DeadLetterList { items })
+}

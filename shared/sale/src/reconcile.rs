@@ -1,0 +1,243 @@
+//! Gate and rows are compared order by order, never by totals, and the gate is put right.
+//!
+//! The other steps of the sweep follow what they know of: what is pending at the gate, what is due in the rows. This one
+//! finds what neither knows any more, as after a failover that lost the last writes. It rolls over the orders of an offer, a
+//! part in each run; a part in which a hold is missing has the whole offer compared at once.
+//!
+//! | row | hold | then |
+//! | --- | --- | --- |
+//! | live | none | it is put back; the second time for one order, the gate is made anew |
+//! | PAID | HELD | it is sold |
+//! | dead | HELD | it is released |
+//! | none | any, and old | the row is put FAILED/ABANDONED first, then the hold is released |
+//! | live | RELEASED | somebody else may have been promised its units: alarm, and the gate is made anew |
+//!
+//! Where the book's sums are not those of its holds, nothing in it can be believed: alarm, and the gate is made anew. That
+//! closes it meanwhile, so a surplus is not sold.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use kernel::ids::OrderNo;
+use kernel::time::UnixMillis;
+use redis::aio::ConnectionLike;
+use serde::Serialize;
+
+use crate::admission::HoldState;
+use crate::follow::Decided;
+use crate::gate::{Hold, NewHold, Snapshot};
+use crate::order::OrderStatus;
+use crate::store::offers::OfferRow;
+use crate::store::orders::{NewOrder, OFFER_SHARDS, OrderRow, Put};
+use crate::sweep::ABANDON_SECS;
+use crate::{SaleError, Stores};
+
+/// Rows that moved more recently may still have somebody at work on them, in seconds.
+const STILL_SECS: i64 = 30;
+/// The pause between the two looks that must agree before sums are called wrong.
+const PAUSE: Duration = Duration::from_millis(700);
+
+/// What does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Drift {
+    /// A live order has no hold.
+    HoldMissing,
+    /// A paid order's units are not sold yet.
+    NotSold,
+    /// A dead order's units are not given back yet.
+    NotReleased,
+    /// A hold has no order.
+    OrderMissing,
+    /// A live order's units were given back.
+    ReleasedLive,
+}
+
+/// What comparing an offer found, and did unless it was only to look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Comparison {
+    pub drifts: BTreeMap<OrderNo, Drift>,
+    /// The book's sums are not those of its holds.
+    pub sums_differ: bool,
+    /// The gate has to be made anew.
+    pub rebuild: bool,
+    /// Orders that were ended by it.
+    pub ended: Vec<Decided>,
+}
+
+/// Whether to put right what is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repair {
+    Do,
+    OnlyLook,
+}
+
+/// Compares one part of the offer's orders, the one whose turn it is, with their holds. The gate must be there and valid.
+pub async fn rolling<C>(stores: &Stores<C>, offer: &OfferRow) -> Result<Comparison, SaleError>
+where
+    C: ConnectionLike + Clone + Send + Sync,
+{
+    let turn = stores.clock.now().secs().div_euclid(60).rem_euclid(i64::from(OFFER_SHARDS));
+    let part = stores.orders.part_of_offer(&offer.id(), u8::try_from(turn).unwrap_or(0)).await?;
+    let suspects = suspects(stores, offer, &part).await?;
+    let comparison = settle(stores, offer, suspects, Repair::Do).await?;
+    if comparison.drifts.values().any(|drift| matches!(drift, Drift::HoldMissing | Drift::ReleasedLive)) {
+        tracing::error!(alarm = "GATE_DRIFT", activity_id = %offer.activity_id, sku_id = %offer.sku_id, drifts = ?comparison.drifts, "the gate lost holds");
+        let mut whole = whole(stores, offer, Repair::Do).await?;
+        whole.rebuild |= comparison.rebuild;
+        whole.drifts.extend(comparison.drifts);
+        return Ok(whole);
+    }
+    Ok(comparison)
+}
+
+/// Compares all orders of the offer and all holds. A gate that is missing or being made is left to its rebuild.
+pub async fn whole<C>(stores: &Stores<C>, offer: &OfferRow, repair: Repair) -> Result<Comparison, SaleError>
+where
+    C: ConnectionLike + Clone + Send + Sync,
+{
+    let id = offer.id();
+    let Some(snapshot) = made(stores.gate.snapshot(&id).await?) else { return Ok(Comparison::default()) };
+    let rows = stores.orders.all_of_offer(&id).await?;
+    let mut suspects = suspects(stores, offer, &rows).await?;
+    let known: HashSet<&OrderNo> = rows.iter().map(|row| &row.order_no).collect();
+    let is_old = |hold: &Hold| stores.clock.now().secs() - hold.held_at.secs() >= ABANDON_SECS;
+    let orphans = snapshot.holds.iter().filter(|(order_no, hold)| !known.contains(order_no) && is_old(hold));
+    suspects.extend(orphans.map(|(order_no, _)| order_no.clone()));
+
+    let mut comparison = settle(stores, offer, suspects, repair).await?;
+    if !adds_up(&snapshot) {
+        tokio::time::sleep(PAUSE).await;
+        let again = made(stores.gate.snapshot(&id).await?);
+        if again.is_some_and(|again| !adds_up(&again)) {
+            tracing::error!(alarm = "GATE_DRIFT", activity_id = %offer.activity_id, sku_id = %offer.sku_id, "the gate's sums are wrong");
+            comparison.sums_differ = true;
+            comparison.rebuild = true;
+        }
+    }
+    Ok(comparison)
+}
+
+fn made(snapshot: Option<Snapshot>) -> Option<Snapshot> {
+    snapshot.filter(|snapshot| snapshot.counters.loading.is_none())
+}
+
+/// Whether the sums are those of the holds; true when they moved while they were read.
+fn adds_up(snapshot: &Snapshot) -> bool {
+    let sum = |state: HoldState| -> i64 {
+        snapshot.holds.values().filter(|hold| hold.state == state).map(|hold| hold.quantity.units()).sum()
+    };
+    !snapshot.settled
+        || (snapshot.counters.held() == sum(HoldState::Held) && snapshot.counters.sold == sum(HoldState::Sold))
+}
+
+/// Orders whose hold does not fit, at first sight: the rows come from an index, which may be late.
+async fn suspects<C>(stores: &Stores<C>, offer: &OfferRow, rows: &[OrderRow]) -> Result<Vec<OrderNo>, SaleError>
+where
+    C: ConnectionLike + Clone + Send + Sync,
+{
+    let order_nos: Vec<OrderNo> = rows.iter().map(|row| row.order_no.clone()).collect();
+    let holds = stores.gate.holds(&offer.id(), &order_nos).await?;
+    let suspects = rows.iter().zip(&holds).filter(|(row, hold)| drift(Some(row), hold.as_ref()).is_some());
+    Ok(suspects.map(|(row, _)| row.order_no.clone()).collect())
+}
+
+fn drift(row: Option<&OrderRow>, hold: Option<&Hold>) -> Option<Drift> {
+    match (row, hold.map(|hold| hold.state)) {
+        (Some(row), None) => row.status.is_live().then_some(Drift::HoldMissing),
+        (Some(row), Some(HoldState::Held)) => match row.status {
+            OrderStatus::PreCreated | OrderStatus::Unpaid => None,
+            OrderStatus::Paid => Some(Drift::NotSold),
+            OrderStatus::Cancelled | OrderStatus::Failed => Some(Drift::NotReleased),
+        },
+        (Some(row), Some(HoldState::Released)) => row.status.is_live().then_some(Drift::ReleasedLive),
+        (None, Some(HoldState::Held)) => Some(Drift::OrderMissing),
+        (Some(_), Some(HoldState::Sold)) | (None, Some(HoldState::Sold | HoldState::Released) | None) => None,
+    }
+}
+
+/// Looks at the suspects again, rows read consistently and holds after them, and puts right what still does not fit.
+async fn settle<C>(
+    stores: &Stores<C>,
+    offer: &OfferRow,
+    suspects: Vec<OrderNo>,
+    repair: Repair,
+) -> Result<Comparison, SaleError>
+where
+    C: ConnectionLike + Clone + Send + Sync,
+{
+    let id = offer.id();
+    let mut comparison = Comparison::default();
+    if suspects.is_empty() {
+        return Ok(comparison);
+    }
+    let now = stores.clock.now();
+    let rows: HashMap<OrderNo, OrderRow> =
+        stores.orders.get_many(&suspects).await?.into_iter().map(|row| (row.order_no.clone(), row)).collect();
+    for (order_no, hold) in suspects.iter().zip(stores.gate.holds(&id, &suspects).await?) {
+        let row = rows.get(order_no);
+        if row.is_some_and(|row| now.secs() - row.updated_at.secs() < STILL_SECS) {
+            continue;
+        }
+        let Some(drift) = drift(row, hold.as_ref()) else { continue };
+        comparison.drifts.insert(order_no.clone(), drift);
+        match (drift, row, hold) {
+            (Drift::HoldMissing, Some(row), _) => {
+                comparison.rebuild |= row.drifts > 0;
+                if repair == Repair::Do {
+                    stores.orders.note_drift(row).await?;
+                    stores.gate.take(&id, &[NewHold::of(row)]).await?;
+                    if row.status == OrderStatus::Paid {
+                        stores.gate.sell(&id, std::slice::from_ref(order_no)).await?;
+                    }
+                }
+            }
+            (Drift::NotSold, ..) if repair == Repair::Do => {
+                stores.gate.sell(&id, std::slice::from_ref(order_no)).await?;
+            }
+            (Drift::NotReleased, ..) if repair == Repair::Do => {
+                stores.gate.release(&id, std::slice::from_ref(order_no)).await?;
+            }
+            (Drift::OrderMissing, _, Some(hold)) if repair == Repair::Do => {
+                let (row, new) = abandon(stores, offer, order_no, hold, now).await?;
+                if new {
+                    comparison.ended.extend(Decided::of(&row));
+                }
+                if !row.status.is_live() {
+                    stores.gate.release(&id, std::slice::from_ref(order_no)).await?;
+                }
+            }
+            (Drift::ReleasedLive, ..) => comparison.rebuild = true,
+            _ => {}
+        }
+    }
+    Ok(comparison)
+}
+
+/// Puts an ABANDONED row for a hold that has none; answers what the row says afterwards, and whether it is that one.
+pub(crate) async fn abandon<C>(
+    stores: &Stores<C>,
+    offer: &OfferRow,
+    order_no: &OrderNo,
+    hold: Hold,
+    now: UnixMillis,
+) -> Result<(OrderRow, bool), SaleError> {
+    let order = NewOrder {
+        order_no: order_no.clone(),
+        user_id: hold.user_id,
+        offer: offer.id(),
+        quantity: hold.quantity,
+        fingerprint: hold.fingerprint,
+        request_id: None,
+        terms: offer.terms(),
+    };
+    let row = OrderRow::abandoned(order, now);
+    Ok(match stores.orders.put(&row).await? {
+        Put::Created => {
+            kernel::crash::point("sweep.after_abandon");
+            tracing::warn!(%order_no, "a hold without an order is given up");
+            (row, true)
+        }
+        Put::Exists(row) => (*row, false),
+    })
+}

@@ -1,0 +1,352 @@
+//! The money that came in: one row per payment, by the provider's transaction number.
+//!
+//! A transaction is recorded once, by whoever is told of it first. What is recorded never goes away: it is matched with the
+//! order that it made PAID, or paid back, or waits for people to find out what it was for.
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{Put, TransactWriteItem, Update};
+use kernel::ids::{ActivityId, MerchantId, OrderNo, TransactionId, UserId};
+use kernel::money::{Cents, Currency};
+use kernel::time::UnixMillis;
+use serde::{Deserialize, Serialize};
+
+use super::orders::{OWED_SECS, OrderRow, Orders, STATUS_NAME, Transition, order_key};
+use super::{Item, StoreError, Written, batch_get, from_item, number, query_all, text, to_item, write_together};
+use crate::order::OrderStatus;
+
+const BY_ACTIVITY: &str = "byActivity";
+const BY_STATE: &str = "byState";
+
+/// Where a payment stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum PaymentState {
+    /// It made its order PAID.
+    Matched,
+    /// Its order had ended, or was paid already: it has to be paid back.
+    RefundDue,
+    Refunded,
+    /// Nobody knows what it is for: people have to look.
+    Unmatched,
+}
+
+impl PaymentState {
+    pub const ALL: [Self; 4] = [Self::Matched, Self::RefundDue, Self::Refunded, Self::Unmatched];
+
+    /// As rows and documents write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Matched => "MATCHED",
+            Self::RefundDue => "REFUND_DUE",
+            Self::Refunded => "REFUNDED",
+            Self::Unmatched => "UNMATCHED",
+        }
+    }
+}
+
+/// Why a payment fits no order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Mismatch {
+    /// It was made to somebody else.
+    Merchant,
+    UnknownOrder,
+    Amount,
+    Currency,
+}
+
+/// A payment as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PaymentRow {
+    pub transaction_id: TransactionId,
+    pub merchant_id: MerchantId,
+    pub order_no: OrderNo,
+    pub amount: Cents,
+    pub currency: Currency,
+    pub state: PaymentState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mismatch: Option<Mismatch>,
+    /// When the provider took the money, as it says.
+    pub paid_at: UnixMillis,
+    pub received_at: UnixMillis,
+    /// Whose order it names; absent when that order is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<UserId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activity_id: Option<ActivityId>,
+    /// How often paying it back was tried.
+    #[serde(default)]
+    pub attempts: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refunded_at: Option<UnixMillis>,
+
+    // Keys of the indexes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    activity_shard: Option<String>,
+    /// Absent while MATCHED: what is normal would make one hot key of the index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open_state: Option<PaymentState>,
+    /// REFUND_DUE: when to try next. Otherwise when it came.
+    due_at: UnixMillis,
+}
+
+/// What the provider says of a payment that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Payment {
+    pub transaction_id: TransactionId,
+    pub merchant_id: MerchantId,
+    pub order_no: OrderNo,
+    pub amount: Cents,
+    pub currency: Currency,
+    pub paid_at: UnixMillis,
+}
+
+impl PaymentRow {
+    pub(crate) fn new(
+        payment: &Payment,
+        state: PaymentState,
+        mismatch: Option<Mismatch>,
+        order: Option<&OrderRow>,
+        now: UnixMillis,
+    ) -> Self {
+        Self {
+            transaction_id: payment.transaction_id.clone(),
+            merchant_id: payment.merchant_id.clone(),
+            order_no: payment.order_no.clone(),
+            amount: payment.amount,
+            currency: payment.currency,
+            state,
+            mismatch,
+            paid_at: payment.paid_at,
+            received_at: now,
+            user_id: order.map(|order| order.user_id.clone()),
+            activity_id: order.map(|order| order.activity_id.clone()),
+            attempts: 0,
+            refunded_at: None,
+            activity_shard: order.map(|order| activity_shard(&order.activity_id, shard_of(&payment.transaction_id))),
+            open_state: (state != PaymentState::Matched).then_some(state),
+            due_at: now,
+        }
+    }
+}
+
+/// Parts of the index by activity: a partition takes 1,000 writes a second.
+const ACTIVITY_SHARDS: u8 = 8;
+
+fn activity_shard(activity_id: &ActivityId, shard: u8) -> String {
+    format!("{activity_id}#{shard}")
+}
+
+fn shard_of(transaction_id: &TransactionId) -> u8 {
+    transaction_id.as_str().bytes().fold(0u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte)) % ACTIVITY_SHARDS
+}
+
+fn payment_key(transaction_id: &TransactionId) -> Item {
+    Item::from([("transactionId".to_owned(), text(transaction_id.as_str()))])
+}
+
+/// What came of paying an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PaidOrder {
+    Paid,
+    /// This transaction is recorded already.
+    Recorded,
+    /// The order is not UNPAID any more.
+    Moved,
+}
+
+/// The payments table.
+#[derive(Debug, Clone)]
+pub struct Payments {
+    db: Client,
+    table: String,
+}
+
+impl Payments {
+    pub fn new(db: Client, table: String) -> Self {
+        Self { db, table }
+    }
+
+    /// One payment, read consistently.
+    pub async fn get(&self, transaction_id: &TransactionId) -> Result<Option<PaymentRow>, StoreError> {
+        let answer = self
+            .db
+            .get_item()
+            .table_name(&self.table)
+            .set_key(Some(payment_key(transaction_id)))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(StoreError::unavailable("GetItem payment"))?;
+        answer.item.map(from_item).transpose()
+    }
+
+    /// The payments that exist among `transaction_ids`, read consistently, in no order.
+    pub async fn get_many(&self, transaction_ids: &[TransactionId]) -> Result<Vec<PaymentRow>, StoreError> {
+        batch_get(&self.db, &self.table, transaction_ids.iter().map(payment_key).collect()).await
+    }
+
+    /// Records a payment that must be new. False: it is recorded already.
+    pub(crate) async fn record(&self, row: &PaymentRow) -> Result<bool, StoreError> {
+        let answer = self
+            .db
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(to_item(row)?))
+            .condition_expression("attribute_not_exists(transactionId)")
+            .send()
+            .await;
+        match answer {
+            Ok(_) => Ok(true),
+            Err(error) if refused(error.as_service_error().map(|e| e.is_conditional_check_failed_exception())) => {
+                Ok(false)
+            }
+            Err(error) => Err(StoreError::unavailable("PutItem payment")(error)),
+        }
+    }
+
+    /// Records a payment and makes its order PAID, both or neither.
+    pub(crate) async fn pay(
+        &self,
+        orders: &Orders,
+        row: &PaymentRow,
+        now: UnixMillis,
+    ) -> Result<PaidOrder, StoreError> {
+        let corrupt = |error: aws_sdk_dynamodb::error::BuildError| StoreError::Corrupt(error.to_string());
+        let put = Put::builder()
+            .table_name(&self.table)
+            .set_item(Some(to_item(row)?))
+            .condition_expression("attribute_not_exists(transactionId)")
+            .build()
+            .map_err(corrupt)?;
+        let change = Transition::new(OrderStatus::Unpaid, OrderStatus::Paid, now)?
+            .assign("transactionId", text(row.transaction_id.as_str()))
+            .assign("paidAt", number(row.paid_at.get()))
+            .due(OrderStatus::Paid, &row.order_no, now.plus_secs(OWED_SECS));
+        let update = Update::builder()
+            .table_name(&orders.table)
+            .set_key(Some(order_key(&row.order_no)))
+            .update_expression(change.expression())
+            .condition_expression(&change.condition)
+            .expression_attribute_names(STATUS_NAME.0, STATUS_NAME.1)
+            .set_expression_attribute_values(Some(change.values))
+            .build()
+            .map_err(corrupt)?;
+        let actions = vec![
+            TransactWriteItem::builder().put(put).build(),
+            TransactWriteItem::builder().update(update).build(),
+        ];
+        match write_together(&self.db, actions, "pay").await? {
+            Written::Done => Ok(PaidOrder::Paid),
+            Written::Refused(0) => Ok(PaidOrder::Recorded),
+            Written::Refused(_) => Ok(PaidOrder::Moved),
+        }
+    }
+
+    /// Payments that name an order of the activity. Read from an index: what came a moment ago may be missing.
+    pub async fn of_activity(&self, activity_id: &ActivityId) -> Result<Vec<PaymentRow>, StoreError> {
+        let shards = (0..ACTIVITY_SHARDS).map(|shard| {
+            let query = self
+                .db
+                .query()
+                .table_name(&self.table)
+                .index_name(BY_ACTIVITY)
+                .key_condition_expression("activityShard = :shard")
+                .expression_attribute_values(":shard", text(activity_shard(activity_id, shard)));
+            query_all(query, "Query payments by activity")
+        });
+        let parts: Vec<Vec<PaymentRow>> = futures_util::future::try_join_all(shards).await?;
+        Ok(parts.into_iter().flatten().collect())
+    }
+
+    /// At most `limit` payments in `state` that are due by `now`, the longest due first. MATCHED ones are not listed.
+    pub async fn in_state(
+        &self,
+        state: PaymentState,
+        now: UnixMillis,
+        limit: u16,
+    ) -> Result<Vec<PaymentRow>, StoreError> {
+        let answer = self
+            .db
+            .query()
+            .table_name(&self.table)
+            .index_name(BY_STATE)
+            .key_condition_expression("openState = :state AND dueAt <= :now")
+            .expression_attribute_values(":state", text(state.as_str()))
+            .expression_attribute_values(":now", number(now.get()))
+            .limit(i32::from(limit))
+            .send()
+            .await
+            .map_err(StoreError::unavailable("Query payments by state"))?;
+        answer.items.unwrap_or_default().into_iter().map(from_item).collect()
+    }
+
+    /// UNMATCHED → REFUND_DUE: people decided that it is paid back. False: it is not UNMATCHED.
+    pub async fn decide_refund(&self, transaction_id: &TransactionId, now: UnixMillis) -> Result<bool, StoreError> {
+        self.move_to(transaction_id, PaymentState::Unmatched, PaymentState::RefundDue, "dueAt = :now", now).await
+    }
+
+    /// REFUND_DUE → REFUNDED. False: it is not REFUND_DUE.
+    pub(crate) async fn refunded(&self, transaction_id: &TransactionId, now: UnixMillis) -> Result<bool, StoreError> {
+        self.move_to(transaction_id, PaymentState::RefundDue, PaymentState::Refunded, "refundedAt = :now", now).await
+    }
+
+    async fn move_to(
+        &self,
+        transaction_id: &TransactionId,
+        from: PaymentState,
+        to: PaymentState,
+        set: &str,
+        now: UnixMillis,
+    ) -> Result<bool, StoreError> {
+        let values = Item::from([
+            (":from".to_owned(), text(from.as_str())),
+            (":to".to_owned(), text(to.as_str())),
+            (":now".to_owned(), number(now.get())),
+        ]);
+        self.update(transaction_id, format!("SET #state = :to, openState = :to, {set}"), values).await
+    }
+
+    /// Paying it back did not work; to be tried again at `due_at`.
+    pub(crate) async fn postpone(
+        &self,
+        transaction_id: &TransactionId,
+        attempts: u32,
+        due_at: UnixMillis,
+    ) -> Result<(), StoreError> {
+        let values = Item::from([
+            (":from".to_owned(), text(PaymentState::RefundDue.as_str())),
+            (":attempts".to_owned(), number(i64::from(attempts))),
+            (":dueAt".to_owned(), number(due_at.get())),
+        ]);
+        let set = "SET attempts = :attempts, dueAt = :dueAt".to_owned();
+        self.update(transaction_id, set, values).await.map(|_| ())
+    }
+
+    /// Updates a payment that is in the state `:from`; false: it is not.
+    async fn update(&self, transaction_id: &TransactionId, set: String, values: Item) -> Result<bool, StoreError> {
+        let answer = self
+            .db
+            .update_item()
+            .table_name(&self.table)
+            .set_key(Some(payment_key(transaction_id)))
+            .update_expression(set)
+            .condition_expression("#state = :from")
+            .expression_attribute_names("#state", "state")
+            .set_expression_attribute_values(Some(values))
+            .send()
+            .await;
+        match answer {
+            Ok(_) => Ok(true),
+            Err(error) if refused(error.as_service_error().map(|e| e.is_conditional_check_failed_exception())) => {
+                Ok(false)
+            }
+            Err(error) => Err(StoreError::unavailable("UpdateItem payment")(error)),
+        }
+    }
+}
+
+fn refused(by_condition: Option<bool>) -> bool {
+    by_condition == Some(true)
+}
