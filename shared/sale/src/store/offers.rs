@@ -330,13 +330,7 @@ impl Offers {
     }
 
     /// Takes the lease `name` for `owner`, until an instant. False: somebody else has it.
-    pub async fn lease(
-        &self,
-        name: &str,
-        owner: &str,
-        until: UnixMillis,
-        now: UnixMillis,
-    ) -> Result<bool, StoreError> {
+    pub async fn lease(&self, name: &str, owner: &str, until: UnixMillis, now: UnixMillis) -> Result<bool, StoreError> {
         let update = Update::builder()
             .update_expression("SET heldBy = :owner, heldUntil = :until")
             .condition_expression("attribute_not_exists(heldUntil) OR heldUntil <= :now OR heldBy = :owner")
