@@ -25,11 +25,13 @@ const USERS_AT_ONCE: usize = 32;
 /// A connection younger than this may not be open yet: the gateway says "gone" of it, and it stays.
 const YOUNG_MILLIS: i64 = 30_000;
 
-/// What became of a delivery, for the log. All of it is stored; these count the pushes.
+/// What became of a delivery, for the log. All of it is stored; these count the pushes. What came twice counts once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Delivery {
     /// Frames taken by the gateway: one for each result and live connection of its user.
     pub delivered: u32,
+    /// Results that their user has acknowledged before: not pushed again.
+    pub seen: u32,
     /// Results whose user is not connected.
     pub offline: u32,
     /// Connections found dead, and removed.
@@ -74,24 +76,27 @@ impl Postman {
         self.clock.now()
     }
 
-    /// Stores results, then pushes them to every live connection of their users.
+    /// Stores results, then pushes those that were not seen yet to every live connection of their users.
     ///
     /// An error means that not all are stored: deliver them again, which does no harm. That a push fails is no error.
     pub async fn deliver(&self, notices: &[ResultNotice]) -> Result<Delivery, StoreError> {
         let now = self.now();
-        self.results.put(notices, now).await?;
-
-        let mut by_user: BTreeMap<&UserId, Vec<StoredResult>> = BTreeMap::new();
-        for notice in notices {
-            by_user.entry(&notice.user_id).or_default().push(StoredResult::new(notice, now));
+        let mut sum = Delivery::default();
+        let mut unreached = 0;
+        let mut by_user: BTreeMap<UserId, Vec<StoredResult>> = BTreeMap::new();
+        for (user_id, result) in self.results.put(notices, now).await? {
+            if result.is_acknowledged() {
+                sum.seen += 1;
+            } else {
+                unreached += 1;
+                by_user.entry(user_id).or_default().push(result);
+            }
         }
-        let mut unreached = count(notices);
         let pushes = stream::iter(by_user)
-            .map(|(user_id, results)| async move { (count(&results), self.push(user_id, &results).await) })
+            .map(|(user_id, results)| async move { (count(&results), self.push(&user_id, &results).await) })
             .buffer_unordered(USERS_AT_ONCE)
             .take_until(tokio::time::sleep(PUSH_BUDGET));
         let mut pushes = std::pin::pin!(pushes);
-        let mut sum = Delivery::default();
         while let Some((results, of_user)) = pushes.next().await {
             unreached -= results;
             sum.delivered += of_user.delivered;
@@ -124,9 +129,9 @@ impl Postman {
         let sent = futures_util::future::join_all(posts).await;
         sent.into_iter().fold(Delivery::default(), |sum, sent| Delivery {
             delivered: sum.delivered + sent.delivered,
-            offline: 0,
             gone: sum.gone + sent.gone,
             left: sum.left + sent.left,
+            ..sum
         })
     }
 

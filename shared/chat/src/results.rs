@@ -5,27 +5,33 @@
 //! function that was frozen meanwhile, never covers a newer one, and saying "seen" of the old never means the new. Of one
 //! order only the newest status is told, by the time at which the order's row got it.
 //!
-//! An acknowledgement marks and never deletes: the result of an order may be delivered twice, and the second must find that
-//! there was a first.
+//! An acknowledgement marks and never deletes, and what is stored is not stored again: the result of an order may be
+//! delivered twice, and the second must find that there was a first, and whether it was seen. Only a result that was decided
+//! later takes the place of one with the same status: the refund of a cancelled order has news about it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use aws_sdk_dynamodb::types::{PutRequest, WriteRequest};
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use kernel::ids::{OrderNo, UserId};
 use kernel::text::Text;
 use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use crate::store::{Item, StoreError, TTL, Table, Written, conditional, key, number, unavailable, user_pk};
+use crate::store::{Item, StoreError, TTL, Table, Written, conditional, key, number, user_pk};
 
-/// How long a result is repeated.
+/// How long a result is repeated, from when it was decided.
 pub const KEPT_SECS: i64 = 24 * 60 * 60;
 /// Results repeated at once. What is beyond comes when these are acknowledged.
 pub const MAX_REPEATED: usize = 50;
 /// How long an acknowledgement that does not name the status may be under way: a younger result that followed another one
 /// may not be what it is about.
 pub const ACK_FLIGHT_SECS: i64 = 10;
+/// Results stored at once: a batch of the queue is two rounds.
+const PUTS_AT_ONCE: usize = 25;
 
 const SK_RESULT: &str = "RESULT#";
 
@@ -98,8 +104,23 @@ impl StoredResult {
         }
     }
 
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        self.acknowledged_at.is_some()
+    }
+
     fn is_over(&self, now: UnixMillis) -> bool {
-        self.stored_at.plus_secs(KEPT_SECS) <= now
+        self.decided_at.plus_secs(KEPT_SECS) <= now
+    }
+}
+
+/// The row that refused a write; any other error stays one.
+fn known<R>(error: SdkError<PutItemError, R>) -> Result<Item, SdkError<PutItemError, R>> {
+    match &error {
+        SdkError::ServiceError(refusal) => match refusal.err() {
+            PutItemError::ConditionalCheckFailedException(refused) => refused.item.clone().ok_or(error),
+            _ => Err(error),
+        },
+        _ => Err(error),
     }
 }
 
@@ -118,22 +139,61 @@ impl Results {
         Self { table: Table { client, name: table } }
     }
 
-    /// Stores them, any number. On an error some are stored; storing all again does no harm.
-    pub async fn put(&self, notices: &[ResultNotice], now: UnixMillis) -> Result<(), StoreError> {
-        // DynamoDB takes no key twice in one batch, and a queue delivers more than once.
-        let mut rows = HashMap::new();
+    /// Stores what is not stored yet, any number. Answers each result once, as it is stored now. On an error some are stored;
+    /// storing all again does no harm.
+    pub async fn put(
+        &self,
+        notices: &[ResultNotice],
+        now: UnixMillis,
+    ) -> Result<Vec<(UserId, StoredResult)>, StoreError> {
+        // A queue delivers more than once, and two writes of one row at once would only be in each other's way.
+        let mut places = HashMap::new();
+        let mut distinct: Vec<&ResultNotice> = Vec::with_capacity(notices.len());
         for notice in notices {
-            let mut row: Item = serde_dynamo::to_item(StoredResult::new(notice, now)).map_err(StoreError::Corrupt)?;
-            row.insert(TTL.to_owned(), number(now.plus_secs(KEPT_SECS).secs()));
-            row.extend(result_key(&notice.user_id, &notice.order_no, &notice.order_status));
-            rows.insert((&notice.user_id, &notice.order_no, &notice.order_status), row);
+            let place =
+                *places.entry((&notice.user_id, &notice.order_no, &notice.order_status)).or_insert(distinct.len());
+            match distinct.get_mut(place) {
+                Some(known) if known.decided_at < notice.decided_at => *known = notice,
+                Some(_) => {}
+                None => distinct.push(notice),
+            }
         }
-        let puts = rows.into_values().map(|row| {
-            let put = PutRequest::builder().set_item(Some(row)).build();
-            put.map(|put| WriteRequest::builder().put_request(put).build())
+        stream::iter(distinct)
+            .map(|notice| async move { Ok((notice.user_id.clone(), self.put_one(notice, now).await?)) })
+            .buffered(PUTS_AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    async fn put_one(&self, notice: &ResultNotice, now: UnixMillis) -> Result<StoredResult, StoreError> {
+        const OPERATION: &str = "PutItem";
+        let result = StoredResult::new(notice, now);
+        let mut row: Item = serde_dynamo::to_item(&result).map_err(StoreError::Corrupt)?;
+        row.insert(TTL.to_owned(), number(result.decided_at.plus_secs(KEPT_SECS).secs()));
+        row.extend(result_key(&notice.user_id, &notice.order_no, &notice.order_status));
+        let call = self
+            .table
+            .client
+            .put_item()
+            .table_name(&self.table.name)
+            .set_item(Some(row))
+            .condition_expression("attribute_not_exists(pk) OR decidedAt < :decidedAt")
+            .expression_attribute_values(":decidedAt", number(result.decided_at.get()))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        let written = conditional(OPERATION, || {
+            let sending = call.clone().send();
+            async move {
+                match sending.await {
+                    Ok(_) => Ok(None),
+                    Err(error) => known(error).map(Some),
+                }
+            }
         });
-        let puts = puts.collect::<Result<_, _>>().map_err(unavailable("BatchWriteItem"))?;
-        self.table.write_all(puts).await
+        match written.await? {
+            Written::Done(None) => Ok(result),
+            Written::Done(Some(known)) => serde_dynamo::from_item(known).map_err(StoreError::Corrupt),
+            Written::Refused => Err(StoreError::Contended { operation: OPERATION }),
+        }
     }
 
     /// What `user_id` has not acknowledged, oldest first, at most [`MAX_REPEATED`].
@@ -147,7 +207,7 @@ impl Results {
                 }
             }
         }
-        let mut open: Vec<_> = newest.into_values().filter(|result| result.acknowledged_at.is_none()).collect();
+        let mut open: Vec<_> = newest.into_values().filter(|result| !result.is_acknowledged()).collect();
         open.sort_by(|a, b| (a.decided_at, &a.order_no).cmp(&(b.decided_at, &b.order_no)));
         open.truncate(MAX_REPEATED);
         Ok(open)

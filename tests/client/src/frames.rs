@@ -30,10 +30,12 @@ pub enum ServerFrame {
         heads: BTreeMap<String, u64>,
     },
     SeckillResult(SeckillResult),
+    /// The order of an earlier purchase was paid or cancelled: the same members, the same acknowledgement.
+    OrderStatus(SeckillResult),
     Error(ErrorFrame),
 }
 
-/// How a purchase ended.
+/// How a purchase ended, or what became of its order later.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SeckillResult {
@@ -104,6 +106,10 @@ mod tests {
         let frame: ServerFrame = serde_json::from_str(good).unwrap();
         let ServerFrame::SeckillResult(result) = frame else { panic!("{frame:?}") };
         assert_eq!((result.status, result.order_status), (ResultStatus::Success, OrderStatus::Unpaid));
+        let later = good.replace("seckill_result", "order_status").replace("UNPAID", "PAID");
+        let frame: ServerFrame = serde_json::from_str(&later).unwrap();
+        let ServerFrame::OrderStatus(result) = frame else { panic!("{frame:?}") };
+        assert_eq!((result.status, result.order_status), (ResultStatus::Success, OrderStatus::Paid));
         for bad in [
             r#"{"type":"seckill_result","orderNo":"SK1","status":"won","orderStatus":"UNPAID","message":"ok"}"#,
             r#"{"type":"seckill_result","orderNo":"SK1","status":"success","orderStatus":"UNPAID","message":"ok","qty":1}"#,

@@ -218,7 +218,10 @@ impl Socket {
                     tokio::time::sleep(wait.min(left)).await;
                     self.sync().await?;
                 }
-                Ok(Received { frame: ServerFrame::SeckillResult(_) | ServerFrame::Pong { .. }, .. }) => {}
+                Ok(Received {
+                    frame: ServerFrame::SeckillResult(_) | ServerFrame::OrderStatus(_) | ServerFrame::Pong { .. },
+                    ..
+                }) => {}
                 Err(ClientError::TimedOut { .. }) => {
                     return Err(ClientError::TimedOut { what: format!("the result of {order_no}"), within });
                 }
@@ -242,7 +245,7 @@ impl Socket {
             frame: text.chars().take(EXCERPT_CHARS).collect(),
             reason: error.to_string(),
         })?;
-        if let ServerFrame::SeckillResult(result) = &frame {
+        if let ServerFrame::SeckillResult(result) | ServerFrame::OrderStatus(result) = &frame {
             let known = self.delivered.get(&result.order_no).map(|delivered| delivered.result.order_status);
             if known != Some(result.order_status) {
                 self.delivered.insert(result.order_no.clone(), Delivered { result: result.clone(), at });

@@ -131,7 +131,7 @@ pub fn types(frames: &[Value]) -> Vec<&str> {
 
 /// The results among frames, as `orderNo orderStatus`, in order.
 pub fn results(frames: &[Value]) -> Vec<String> {
-    let results = frames.iter().filter(|frame| frame["type"] == "seckill_result");
+    let results = frames.iter().filter(|frame| frame["type"] == "seckill_result" || frame["type"] == "order_status");
     results
         .map(|frame| format!("{} {}", frame["orderNo"].as_str().unwrap(), frame["orderStatus"].as_str().unwrap()))
         .collect()

@@ -6,6 +6,7 @@ use chat::connections::Connection;
 use chat::postman::PUSH_BUDGET;
 use chat::results::{ACK_FLIGHT_SECS, KEPT_SECS, MAX_REPEATED, ResultNotice};
 use chat::{Delivery, Postman};
+use kernel::text::Text;
 use serde_json::json;
 use suite::chat_house::{ChatHouse, TOKEN_SECS, results, types};
 use suite::dynamo::CONNECTIONS;
@@ -272,12 +273,95 @@ async fn a_late_copy_of_an_old_result_does_not_cover_a_newer_one() {
 }
 
 #[tokio::test]
+async fn a_result_that_was_acknowledged_is_not_told_again_however_often_it_is_delivered() {
+    let house = ChatHouse::open().await;
+    house.live("c1", "u1").await;
+    let unpaid = house.notice("u1", "SK1", "UNPAID");
+    let again = async || house.postman.deliver(std::slice::from_ref(&unpaid)).await.unwrap();
+    again().await;
+    house.pass_secs(5);
+    // Not seen yet: pushed again, and it stays one result with one time of its own.
+    assert_eq!(again().await, Delivery { delivered: 1, ..Delivery::default() });
+    assert_eq!(results(&house.gateway.take_frames("c1")), ["SK1 UNPAID", "SK1 UNPAID"]);
+    house.say("c1", &ack("SK1", "UNPAID")).await;
+
+    house.pass_secs(60);
+    assert_eq!(again().await, Delivery { seen: 1, ..Delivery::default() });
+    assert_eq!(house.gateway.take_frames("c1").len(), 0);
+    assert_eq!(results(&house.say("c1", SYNC).await), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_day_counts_from_the_decision_however_late_it_is_stored_again() {
+    let house = ChatHouse::open().await;
+    let unpaid = house.notice("u1", "SK1", "UNPAID");
+    house.postman.deliver(std::slice::from_ref(&unpaid)).await.unwrap();
+    let ttl = async || {
+        let rows = house.dynamo.rows(CONNECTIONS).await;
+        rows[0]["ttl"].as_n().unwrap().parse::<i64>().unwrap()
+    };
+    assert_eq!(ttl().await, unpaid.decided_at.plus_secs(KEPT_SECS).secs());
+    house.pass_secs(KEPT_SECS - 10);
+    house.postman.deliver(std::slice::from_ref(&unpaid)).await.unwrap();
+    assert_eq!(ttl().await, unpaid.decided_at.plus_secs(KEPT_SECS).secs());
+    house.live("c1", "u1").await;
+    assert_eq!(results(&house.say("c1", SYNC).await), ["SK1 UNPAID"]);
+    house.pass_secs(10);
+    assert_eq!(results(&house.say("c1", SYNC).await), [""; 0]);
+}
+
+/// A cancelled order that is paid all the same: the refund is news about the same status.
+#[tokio::test]
+async fn news_about_the_same_status_is_told_though_the_first_word_was_acknowledged() {
+    let house = ChatHouse::open().await;
+    house.live("c1", "u1").await;
+    let cancelled = house.notice("u1", "SK1", "CANCELLED");
+    house.postman.deliver(std::slice::from_ref(&cancelled)).await.unwrap();
+    house.say("c1", &ack("SK1", "CANCELLED")).await;
+    house.gateway.take_frames("c1");
+
+    house.pass_secs(30);
+    let refund = ResultNotice {
+        message: Text::of("refund".into(), "退款".into()),
+        decided_at: house.now(),
+        ..cancelled.clone()
+    };
+    // In one delivery with a late copy of the first word, in whatever order.
+    let delivery = house.postman.deliver(&[cancelled.clone(), refund.clone(), cancelled.clone()]).await.unwrap();
+    assert_eq!(delivery, Delivery { delivered: 1, ..Delivery::default() });
+    assert_eq!(house.gateway.take_frames("c1")[0]["message"], "refund");
+    // The first word again, late: what is told is what is stored.
+    house.postman.deliver(std::slice::from_ref(&cancelled)).await.unwrap();
+    assert_eq!(house.gateway.take_frames("c1")[0]["message"], "refund");
+    house.say("c1", &ack("SK1", "CANCELLED")).await;
+    assert_eq!(house.postman.deliver(&[refund]).await.unwrap(), Delivery { seen: 1, ..Delivery::default() });
+}
+
+#[tokio::test]
+async fn what_becomes_of_an_order_after_its_purchase_has_a_frame_of_its_own() {
+    let house = ChatHouse::open().await;
+    house.live("c1", "u1").await;
+    for (order_no, order_status, frame) in [
+        ("SK1", "UNPAID", "seckill_result"),
+        ("SK2", "FAILED", "seckill_result"),
+        ("SK3", "PAID", "order_status"),
+        ("SK4", "CANCELLED", "order_status"),
+    ] {
+        house.postman.deliver(&[house.notice("u1", order_no, order_status)]).await.unwrap();
+        assert_eq!(types(&house.gateway.take_frames("c1")), [frame], "{order_status}");
+        assert_eq!(types(&house.say("c1", SYNC).await), [frame], "{order_status}: repeated as it was told");
+        assert_eq!(house.say("c1", &ack(order_no, order_status)).await.len(), 0);
+        assert_eq!(house.say("c1", SYNC).await.len(), 0);
+    }
+}
+
+#[tokio::test]
 async fn any_number_of_results_is_stored_at_once_and_one_that_comes_twice_too() {
     let house = ChatHouse::open().await;
     let mut notices: Vec<_> = (0..60).map(|n| house.notice(&format!("u{n}"), "SK1", "UNPAID")).collect();
     notices.extend_from_within(..10);
     let delivery = house.postman.deliver(&notices).await.unwrap();
-    assert_eq!(delivery, Delivery { offline: 70, ..Delivery::default() });
+    assert_eq!(delivery, Delivery { offline: 60, ..Delivery::default() }, "what comes twice counts once");
     assert_eq!(house.keys().await.len(), 60);
     assert_eq!(house.postman.deliver(&[]).await.unwrap(), Delivery::default());
 }
@@ -301,9 +385,10 @@ async fn results_are_repeated_for_a_day_and_some_at_a_time() {
     }
     assert_eq!(results(&house.say("c1", SYNC).await).len(), 5);
 
+    // A day counts from when each was decided, which was one a second.
     house.pass_secs(KEPT_SECS - 1);
     house.live("c2", "u1").await;
-    assert_eq!(results(&house.say("c2", SYNC).await).len(), 5);
+    assert_eq!(results(&house.say("c2", SYNC).await), ["SK54 UNPAID"]);
     house.pass_secs(1);
     assert_eq!(results(&house.say("c2", SYNC).await).len(), 0);
 }

@@ -44,12 +44,17 @@ impl ClientFrame {
     }
 }
 
+/// Statuses that an order gets when its purchase was a success long ago: told in a frame of their own.
+const AFTER_PURCHASE: [&str; 2] = ["PAID", "CANCELLED"];
+
 /// What a client is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ServerFrame {
-    /// What became of an order.
+    /// What became of a purchase.
     SeckillResult { order_no: OrderNo, status: Cow<'static, str>, order_status: Cow<'static, str>, message: String },
+    /// What became of an order later on: it was paid, or cancelled.
+    OrderStatus { order_no: OrderNo, status: Cow<'static, str>, order_status: Cow<'static, str>, message: String },
     /// Answers `ping` and `auth`: every session the client is a member of, with its highest sequence number.
     Pong { heads: BTreeMap<SessionId, u64> },
     /// A frame that could not be used. The socket stays open.
@@ -63,11 +68,13 @@ pub enum ServerFrame {
 
 impl ServerFrame {
     pub(crate) fn result(result: &StoredResult, language: Language) -> Self {
-        Self::SeckillResult {
-            order_no: result.order_no.clone(),
-            status: result.status.clone(),
-            order_status: result.order_status.clone(),
-            message: result.message.in_language(language).to_owned(),
+        let (order_no, status, order_status) =
+            (result.order_no.clone(), result.status.clone(), result.order_status.clone());
+        let message = result.message.in_language(language).to_owned();
+        if AFTER_PURCHASE.contains(&&*order_status) {
+            Self::OrderStatus { order_no, status, order_status, message }
+        } else {
+            Self::SeckillResult { order_no, status, order_status, message }
         }
     }
 

@@ -30,7 +30,7 @@ async fn results_before_pong(socket: &mut Socket) -> Vec<OrderStatus> {
     let mut results = Vec::new();
     loop {
         match socket.next(SOON).await.unwrap().frame {
-            ServerFrame::SeckillResult(result) => results.push(result.order_status),
+            ServerFrame::SeckillResult(result) | ServerFrame::OrderStatus(result) => results.push(result.order_status),
             ServerFrame::Pong { .. } => return results,
             ServerFrame::Error(error) => panic!("{error:?}"),
         }

@@ -48,6 +48,12 @@ fn what_the_server_sends_is_as_documented() {
             order_status: "UNPAID".into(),
             message: "ok".to_owned(),
         },
+        ServerFrame::OrderStatus {
+            order_no: "SK1".parse().unwrap(),
+            status: "fail".into(),
+            order_status: "CANCELLED".into(),
+            message: "ok".to_owned(),
+        },
     ];
     frames.extend(ErrorCode::ALL.map(|code| ServerFrame::Error {
         code,
@@ -60,6 +66,7 @@ fn what_the_server_sends_is_as_documented() {
         // A new frame has to be tried here: without it, this does not compile.
         let name = match frame {
             ServerFrame::SeckillResult { .. } => "seckill_result",
+            ServerFrame::OrderStatus { .. } => "order_status",
             ServerFrame::Pong { .. } => "pong",
             ServerFrame::Error { .. } => "error",
         };
@@ -71,14 +78,21 @@ fn what_the_server_sends_is_as_documented() {
     let codes: BTreeSet<String> = ErrorCode::ALL.iter().map(|code| json!(code).as_str().unwrap().to_owned()).collect();
     assert_eq!(texts(&contract.payload(contract.messages("toClient")["error"])["properties"]["code"]["enum"]), codes);
 
-    // Whatever the sale tells of an order can be told, and only that: what is pending is not told.
+    // Whatever the sale tells of an order can be told, in one frame and no other: what is pending is not told.
+    use sale::order::OrderStatus::{Cancelled, Failed, Paid, PreCreated, Unpaid};
     for status in sale::order::OrderStatus::ALL {
-        let frame = json!({
-            "type": "seckill_result", "orderNo": "SK1", "message": "ok",
-            "status": status.result().as_str(), "orderStatus": status.as_str(),
-        });
-        let told = status != sale::order::OrderStatus::PreCreated;
-        assert_eq!(contract.check_server_frame(&frame).is_ok(), told, "{frame}");
+        let told_in = match status {
+            PreCreated => None,
+            Unpaid | Failed => Some("seckill_result"),
+            Paid | Cancelled => Some("order_status"),
+        };
+        for kind in ["seckill_result", "order_status"] {
+            let frame = json!({
+                "type": kind, "orderNo": "SK1", "message": "ok",
+                "status": status.result().as_str(), "orderStatus": status.as_str(),
+            });
+            assert_eq!(contract.check_server_frame(&frame).is_ok(), told_in == Some(kind), "{frame}");
+        }
     }
     assert!(contract.check_server_frame(&json!({"type": "rotate"})).is_err());
     assert!(contract.check_server_frame(&json!({"type": "pong", "heads": {}, "at": 1})).is_err());
