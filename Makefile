@@ -63,13 +63,18 @@ check: lint test ## lint and test
 bench: ## what the gate's scripts cost, in instructions beside GET; fails over a goal (needs valgrind)
 	@python3 tests/suite/bench/ir_gate.py
 
+.PHONY: sale
+sale: | $(PYTHON) ## put up a sale to try things on: SKU s10 in activity a1, open for a day
+	@$(STACK) sale
+
 .PHONY: invoke
 invoke: | $(PYTHON) ## call one deployed function: F=buy E=events/buy/admit.202.json
 	@$(STACK) invoke "$(F)" "$(E)"
 
 .PHONY: token
 token: | $(PYTHON) ## a token the local stack accepts: USER=u1 ROLE=user|agent|admin
-	@$(STACK) token --user "$(USER)" --role "$(or $(ROLE),user)"
+	@# the shell has a USER of its own, which nobody means
+	@$(STACK) token --user "$(if $(filter command,$(origin USER)),$(USER),u1)" --role "$(or $(ROLE),user)"
 
 .PHONY: logs
 logs: | $(PYTHON) ## what a function of the local stack logged: F=buy LINES=100
