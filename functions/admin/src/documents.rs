@@ -219,13 +219,13 @@ impl From<OfferRow> for ProductDocument {
     fn from(row: OfferRow) -> Self {
         Self {
             total: (!row.unlimited).then_some(row.total),
+            gate_ready: row.is_gate_ready(),
             sku_id: row.sku_id,
             title: row.title,
             price: row.price,
             currency: row.currency,
             limit_per_user: row.limit_per_user,
             unlimited: row.unlimited,
-            gate_ready: row.is_gate_ready(),
             image: row.image,
         }
     }
