@@ -218,6 +218,7 @@ pub(crate) struct ProductDocument {
 impl From<OfferRow> for ProductDocument {
     fn from(row: OfferRow) -> Self {
         Self {
+            gate_ready: row.is_gate_ready(),
             total: (!row.unlimited).then_some(row.total),
             sku_id: row.sku_id,
             title: row.title,
@@ -225,7 +226,6 @@ impl From<OfferRow> for ProductDocument {
             currency: row.currency,
             limit_per_user: row.limit_per_user,
             unlimited: row.unlimited,
-            gate_ready: row.is_gate_ready(),
             image: row.image,
         }
     }
