@@ -218,6 +218,7 @@ pub(crate) struct ProductDocument {
 impl From<OfferRow> for ProductDocument {
     fn from(row: OfferRow) -> Self {
         Self {
+            gate_ready: row.is_gate_ready(),
             total: (!row.unlimited).then_some(row.total),
             gate_ready: row.is_gate_ready(),
             sku_id: row.sku_id,
