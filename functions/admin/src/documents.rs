@@ -6,7 +6,7 @@ use kernel::time::{LocalTimeError, Rfc3339, UnixMillis, local_time};
 use platform::http::{Problem, Text};
 use sale::gate::Counters;
 use sale::lifecycle::{ActivitySpec, OfferSpec, SkuSpec, SpecError};
-use sale::offer::{Rules, SaleState};
+use sale::offer::{Rules, Shown};
 use sale::store::offers::{ActivityRow, Change, OfferRow, SkuRow};
 use serde::{Deserialize, Serialize};
 
@@ -165,38 +165,6 @@ impl From<SkuRow> for SkuDocument {
     }
 }
 
-/// Where a sale stands, for its people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub(crate) enum Shown {
-    /// Nothing is put up yet.
-    Draft,
-    Scheduled,
-    /// The gates are made; it opens by the clock.
-    Preheated,
-    Open,
-    Paused,
-    Closed,
-    Settled,
-}
-
-impl Shown {
-    fn of(row: &ActivityRow, offers: &[OfferRow], now: UnixMillis) -> Self {
-        match row.state {
-            SaleState::Settled => Self::Settled,
-            SaleState::Closed => Self::Closed,
-            SaleState::Live | SaleState::Paused if now >= row.rules.ends_at => Self::Closed,
-            SaleState::Live | SaleState::Paused if offers.is_empty() => Self::Draft,
-            SaleState::Paused => Self::Paused,
-            SaleState::Live if now >= row.rules.starts_at => Self::Open,
-            SaleState::Live if offers.iter().all(|offer| offer.epoch > 0 && offer.rebuilding.is_none()) => {
-                Self::Preheated
-            }
-            SaleState::Live => Self::Scheduled,
-        }
-    }
-}
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ActivityDocument {
@@ -215,7 +183,7 @@ pub(crate) struct ActivityDocument {
 impl ActivityDocument {
     pub(crate) fn of(row: ActivityRow, offers: Vec<OfferRow>, now: UnixMillis) -> Self {
         Self {
-            state: Shown::of(&row, &offers, now),
+            state: row.shown(&offers, now),
             activity_id: row.activity_id,
             name: row.name,
             starts_at: Rfc3339(row.rules.starts_at),
@@ -250,6 +218,7 @@ pub(crate) struct ProductDocument {
 impl From<OfferRow> for ProductDocument {
     fn from(row: OfferRow) -> Self {
         Self {
+            gate_ready: row.is_gate_ready(),
             total: (!row.unlimited).then_some(row.total),
             sku_id: row.sku_id,
             title: row.title,
@@ -257,7 +226,6 @@ impl From<OfferRow> for ProductDocument {
             currency: row.currency,
             limit_per_user: row.limit_per_user,
             unlimited: row.unlimited,
-            gate_ready: row.epoch > 0 && row.rebuilding.is_none(),
             image: row.image,
         }
     }
@@ -341,6 +309,6 @@ impl StatsDocument {
                 }
             })
             .collect();
-        Self { activity_id: row.activity_id.clone(), state: Shown::of(row, &offers, now), products }
+        Self { activity_id: row.activity_id.clone(), state: row.shown(&offers, now), products }
     }
 }

@@ -5,20 +5,26 @@
 
 mod cache;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use kernel::ids::ActivityId;
 use kernel::time::{Clock, Rfc3339, UnixMillis};
 use platform::boot::{self, Boot};
 use platform::config::{Env, FromEnv, Noted};
 use platform::http::{Problem, Request, Response};
-use sale::offer::SaleState;
+use sale::offer::Shown;
 use sale::store::offers::{ActivityRow, OfferRow};
 use sale::store::{Offers, StoreError};
 use serde::Serialize;
 
 use crate::cache::Cache;
 
-/// Browsers and CDNs may keep a page this long: a change by an admin shows after it, at the latest.
+/// Browsers and CDNs may keep a page for five seconds, and for half a minute after that show it once more while they ask for
+/// the new one. So what an admin changes shows after seven seconds (two of them in this function's memory) to whoever asks
+/// again and again, and to somebody who comes by after a while with their second look.
 const CACHE_CONTROL: &str = "public, max-age=5, stale-while-revalidate=30";
+
+/// Activities whose products are looked at at once.
+const READS_AT_ONCE: usize = 16;
 
 pub struct Config {
     offers_table: String,
@@ -40,7 +46,7 @@ pub struct State {
 impl State {
     pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
         Ok(Self {
-            offers: Offers::new(aws_sdk_dynamodb::Client::new(&boot.aws), boot.config.offers_table.clone()),
+            offers: Offers::to_show(aws_sdk_dynamodb::Client::new(&boot.aws), boot.config.offers_table.clone()),
             clock: Clock::System,
             list: Cache::default(),
             activities: Cache::default(),
@@ -48,24 +54,25 @@ impl State {
     }
 }
 
-/// Where a sale stands, for people: by its row and the clock.
+/// Where a sale stands, for shoppers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-enum Shown {
+enum PublicState {
     Scheduled,
     Open,
     Paused,
     Closed,
 }
 
-impl Shown {
-    fn of(row: &ActivityRow, now: UnixMillis) -> Self {
-        match row.state {
-            SaleState::Closed | SaleState::Settled => Self::Closed,
-            SaleState::Live | SaleState::Paused if now >= row.rules.ends_at => Self::Closed,
-            SaleState::Paused => Self::Paused,
-            SaleState::Live if now < row.rules.starts_at => Self::Scheduled,
-            SaleState::Live => Self::Open,
+impl PublicState {
+    /// None: nothing is put up yet, which is nobody's business but the shop's.
+    fn of(shown: Shown) -> Option<Self> {
+        match shown {
+            Shown::Draft => None,
+            Shown::Scheduled | Shown::Preheated => Some(Self::Scheduled),
+            Shown::Open => Some(Self::Open),
+            Shown::Paused => Some(Self::Paused),
+            Shown::Closed | Shown::Settled => Some(Self::Closed),
         }
     }
 }
@@ -81,20 +88,21 @@ struct ListDocument {
 struct Summary {
     activity_id: ActivityId,
     name: String,
-    state: Shown,
+    state: PublicState,
     starts_at: Rfc3339,
     ends_at: Rfc3339,
 }
 
 impl Summary {
-    fn of(row: ActivityRow, now: UnixMillis) -> Self {
-        Self {
-            state: Shown::of(&row, now),
+    /// None while nothing is put up.
+    fn of(row: ActivityRow, offers: &[OfferRow], now: UnixMillis) -> Option<Self> {
+        Some(Self {
+            state: PublicState::of(row.shown(offers, now))?,
             activity_id: row.activity_id,
             name: row.name,
             starts_at: Rfc3339(row.rules.starts_at),
             ends_at: Rfc3339(row.rules.ends_at),
-        }
+        })
     }
 }
 
@@ -151,8 +159,7 @@ async fn list(state: &State, request: &Request) -> Result<Response, Problem> {
     let document = match state.list.get(&(), now) {
         Some(document) => document,
         None => {
-            let rows = state.offers.activities().await.map_err(failed)?;
-            let document = ListDocument { items: rows.into_iter().map(|row| Summary::of(row, now)).collect() };
+            let document = read_list(state, now).await.map_err(failed)?;
             state.list.put((), document.clone(), now);
             document
         }
@@ -179,6 +186,17 @@ async fn activity(state: &State, request: &Request) -> Result<Response, Problem>
     }
 }
 
+async fn read_list(state: &State, now: UnixMillis) -> Result<ListDocument, StoreError> {
+    let rows = state.offers.activities().await?;
+    let items = stream::iter(rows).map(|row| async move {
+        // What is over is shown as such, whatever is in it: past sales pile up, and need no read each.
+        let offers = if row.is_over(now) { Vec::new() } else { state.offers.offers_of(&row.activity_id).await? };
+        Ok::<_, StoreError>(Summary::of(row, &offers, now))
+    });
+    let items: Vec<Option<Summary>> = items.buffered(READS_AT_ONCE).try_collect().await?;
+    Ok(ListDocument { items: items.into_iter().flatten().collect() })
+}
+
 async fn read_activity(
     state: &State,
     activity_id: &ActivityId,
@@ -187,8 +205,12 @@ async fn read_activity(
     let Some(row) = state.offers.activity(activity_id).await? else {
         return Ok(None);
     };
-    let products = state.offers.offers_of(activity_id).await?.into_iter().map(Product::from).collect();
-    Ok(Some(ActivityDocument { pay_window_secs: row.rules.pay_window_secs, summary: Summary::of(row, now), products }))
+    let offers = state.offers.offers_of(activity_id).await?;
+    let pay_window_secs = row.rules.pay_window_secs;
+    Ok(Summary::of(row, &offers, now).map(|summary| {
+        let products = offers.into_iter().map(Product::from).collect();
+        ActivityDocument { summary, pay_window_secs, products }
+    }))
 }
 
 fn failed(error: StoreError) -> Problem {

@@ -1,7 +1,7 @@
 //! The socket: who is connected, what they are told, and that nothing they must know is lost.
 //!
 //! A push to a socket may always fail, so it is never the only way. What must arrive is stored first, pushed second, and
-//! repeated at every `sync` and every `pong` until the client says that it saw it. A crash, a dead socket or a throttled
+//! repeated in answer to every `sync`, `ping` and `auth` until the client says that it saw it. A crash, a dead socket or a throttled
 //! gateway then costs time, never a message.
 //!
 //! Reading order: [`connections`] (who is connected) and [`results`] (what must arrive), both rows of one table; [`gateway`] (the

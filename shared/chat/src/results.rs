@@ -113,14 +113,11 @@ impl StoredResult {
     }
 }
 
-/// The row that refused a write; any other error stays one.
-fn known<R>(error: SdkError<PutItemError, R>) -> Result<Item, SdkError<PutItemError, R>> {
-    match &error {
-        SdkError::ServiceError(refusal) => match refusal.err() {
-            PutItemError::ConditionalCheckFailedException(refused) => refused.item.clone().ok_or(error),
-            _ => Err(error),
-        },
-        _ => Err(error),
+/// The row that refused a write.
+fn in_the_way<R>(error: &SdkError<PutItemError, R>) -> Option<Item> {
+    match error.as_service_error()? {
+        PutItemError::ConditionalCheckFailedException(refused) => refused.item.clone(),
+        _ => None,
     }
 }
 
@@ -185,7 +182,7 @@ impl Results {
             async move {
                 match sending.await {
                     Ok(_) => Ok(None),
-                    Err(error) => known(error).map(Some),
+                    Err(error) => in_the_way(&error).map(Some).ok_or(error),
                 }
             }
         });

@@ -38,6 +38,23 @@ pub enum SaleState {
     Settled,
 }
 
+/// Where a sale stands, for people: by its rows and the clock (see [`ActivityRow::shown`]).
+///
+/// [`ActivityRow::shown`]: crate::store::offers::ActivityRow::shown
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Shown {
+    /// Nothing is put up yet.
+    Draft,
+    Scheduled,
+    /// The gates are made; it opens by the clock.
+    Preheated,
+    Open,
+    Paused,
+    Closed,
+    Settled,
+}
+
 /// When and to whom a sale sells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -379,6 +379,216 @@ pub struct Violation {
     pub order_nos: Vec<String>,
 }
 
+/// `GET /api/admin/activities/{activityId}/changes`: oldest first.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeList {
+    pub items: Vec<Change>,
+}
+
+/// Who did what to a sale.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// An admin, or `sweep`.
+    pub by: String,
+    pub at: Timestamp,
+    pub action: String,
+    /// The row as it was; absent for something new.
+    #[serde(default)]
+    pub before: Option<serde_json::Value>,
+    pub after: serde_json::Value,
+}
+
+/// `POST /api/admin/activities/{activityId}/reconcile`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Reconciled {
+    pub dry_run: bool,
+    pub products: Vec<ReconciledProduct>,
+}
+
+/// What comparing the orders of a product with their holds found.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReconciledProduct {
+    pub sku_id: String,
+    pub drift_count: usize,
+    /// The first hundred.
+    pub drifts: Vec<FoundDrift>,
+    pub sums_differ: bool,
+    /// The gate has to be made anew.
+    pub rebuild: bool,
+}
+
+/// An order whose hold does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FoundDrift {
+    pub order_no: String,
+    pub drift: Drift,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Drift {
+    HoldMissing,
+    NotSold,
+    NotReleased,
+    OrderMissing,
+    ReleasedLive,
+}
+
+/// `POST /api/admin/activities/{activityId}/rebuild`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rebuilt {
+    pub products: Vec<RebuiltProduct>,
+}
+
+/// Where the making of a gate stands.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RebuiltProduct {
+    pub sku_id: String,
+    pub state: RebuildState,
+    #[serde(default)]
+    pub not_before: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum RebuildState {
+    Ready,
+    Making,
+    /// There is no gate to make.
+    None,
+}
+
+/// `GET /api/admin/payments?state=`: the oldest first, at most a hundred.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaymentList {
+    pub items: Vec<Payment>,
+}
+
+/// A payment as the shop has it; answers `POST /api/admin/payments/{transactionId}/refund` too.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Payment {
+    pub transaction_id: String,
+    pub merchant_id: String,
+    pub order_no: String,
+    /// Absent when its order is unknown.
+    #[serde(default)]
+    pub user_id: Option<String>,
+    #[serde(default)]
+    pub activity_id: Option<String>,
+    pub amount: u64,
+    pub currency: String,
+    pub state: PaymentState,
+    /// Why it fits no order.
+    #[serde(default)]
+    pub mismatch: Option<Mismatch>,
+    pub paid_at: Timestamp,
+    pub received_at: Timestamp,
+    /// How often paying it back was tried in vain.
+    pub attempts: u32,
+    #[serde(default)]
+    pub refunded_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum PaymentState {
+    Matched,
+    RefundDue,
+    Refunded,
+    Unmatched,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Mismatch {
+    Merchant,
+    UnknownOrder,
+    Amount,
+    Currency,
+}
+
+/// Body of `PUT /api/admin/blacklist/{userId}`.
+#[derive(Debug, Clone, Serialize)]
+pub struct BlockPut {
+    pub reason: String,
+    /// Without it: until taken off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// `GET /api/admin/blacklist`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Blacklist {
+    pub items: Vec<Blocked>,
+}
+
+/// Somebody who may not buy.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Blocked {
+    pub user_id: String,
+    pub reason: String,
+    #[serde(default)]
+    pub until: Option<Timestamp>,
+    pub by: String,
+    pub at: Timestamp,
+}
+
+/// Answers `DELETE /api/admin/blacklist/{userId}`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Unblocked {
+    pub user_id: String,
+}
+
+/// `GET /api/admin/dlq`, and with [`DeadLetter::settled`] `POST /api/admin/dlq/settle`: at most a hundred.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeadLetters {
+    pub items: Vec<DeadLetter>,
+}
+
+/// An order message that failed too often.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeadLetter {
+    pub message_id: String,
+    /// As it was sent.
+    pub body: String,
+    #[serde(default)]
+    pub order_no: Option<String>,
+    #[serde(default)]
+    pub sent_at: Option<Timestamp>,
+    #[serde(default)]
+    pub settled: Option<Settled>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Settled {
+    Failed,
+    Decided,
+    NoOrder,
+    Malformed,
+}
+
+/// Answers `POST /api/admin/dlq/redrive`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Redriven {
+    pub redriven: usize,
+}
+
 /// A refusal (RFC 9457).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -414,6 +624,8 @@ pub enum ProblemCode {
     Validation,
     Unauthenticated,
     Forbidden,
+    /// On the blacklist, or in a cool-down.
+    Blocked,
     NotFound,
     AlreadyBought,
     LimitExceeded,
@@ -438,6 +650,7 @@ impl ProblemCode {
             Self::Validation => "VALIDATION",
             Self::Unauthenticated => "UNAUTHENTICATED",
             Self::Forbidden => "FORBIDDEN",
+            Self::Blocked => "BLOCKED",
             Self::NotFound => "NOT_FOUND",
             Self::AlreadyBought => "ALREADY_BOUGHT",
             Self::LimitExceeded => "LIMIT_EXCEEDED",
@@ -465,6 +678,7 @@ impl ProblemCode {
             Self::Validation
             | Self::Unauthenticated
             | Self::Forbidden
+            | Self::Blocked
             | Self::NotFound
             | Self::AlreadyBought
             | Self::LimitExceeded

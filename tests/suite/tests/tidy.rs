@@ -25,8 +25,10 @@ const MAX_BATCH_WITHOUT_WINDOW: u64 = 10;
 /// The longest an HTTP API waits for a function.
 const MAX_HTTP_WAIT_MS: u64 = 30_000;
 const SWEEP_EVERY_SECS: u64 = 60;
+/// A queue without dead letters loses what nobody could take for this long, so what lies in it must be known elsewhere too.
+const MAX_HINT_SECS: u64 = 3_600;
 /// Who may write to sockets. `chat-connect` cannot, and nobody else has a reason to.
-const MAY_PUSH: [&str; 3] = ["chat-message", "consumer", "sweep"];
+const MAY_PUSH: [&str; 4] = ["chat-message", "consumer", "order-due", "sweep"];
 
 // ------------------------------------------------------------ functions, events, template
 
@@ -134,14 +136,81 @@ fn queues_give_a_batch_its_time() {
             let batch = source["BatchSize"].as_u64().unwrap();
             assert!(batch <= MAX_BATCH_WITHOUT_WINDOW || window_secs > 0, "{name}: batches of {batch} need a window");
             assert_eq!(source["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]), "{name}");
-            assert!(queue["RedrivePolicy"]["maxReceiveCount"].as_u64().unwrap() >= 5, "{name}: given up too early");
+            assert_eq!(batch, u64::try_from(sale::ledger::GROUP).unwrap(), "{name}: one transaction takes a batch");
+            match queue["RedrivePolicy"]["maxReceiveCount"].as_u64() {
+                Some(tries) => assert!(tries >= 5, "{name}: given up too early"),
+                // Hints about rows, like reminders: the sweep is their backstop, and an old one is worth nothing.
+                None => {
+                    let kept_secs = queue["MessageRetentionPeriod"].as_u64().unwrap_or(u64::MAX);
+                    assert!(kept_secs <= MAX_HINT_SECS, "{name}: its queue has neither dead letters nor a short life");
+                    assert!(
+                        kept_secs > visibility_secs,
+                        "{name}: a message that failed once is gone before it is back"
+                    );
+                }
+            }
         }
     }
-    assert_eq!(sources, 1, "the consumer's queue");
+    assert_eq!(sources, 2, "the consumer's queue, and the reminders'");
     for (name, queue) in template.of_type("AWS::SQS::Queue") {
         let delay_secs = queue["Properties"]["DelaySeconds"].as_u64().unwrap_or(0);
         assert!(delay_secs <= MAX_DELAY_SECS, "{name} delays {delay_secs} s: SQS refuses, the local stack does not");
     }
+}
+
+/// The code reckons with the longest that a function can live: what was running then is gone.
+#[test]
+fn waits_in_the_code_outlast_the_functions_they_wait_for() {
+    let template = Template::read();
+    for (name, function) in template.of_type("AWS::Serverless::Function") {
+        if function["Properties"]["Environment"]["Variables"]["REDIS_URL"].is_null() {
+            continue;
+        }
+        let wait_secs = u64::try_from(sale::rebuild::WAIT_SECS).unwrap();
+        assert!(wait_secs >= template.timeout_secs(name), "{name} may write to a gate that is loaded already");
+    }
+    let abandon_secs = u64::try_from(sale::sweep::ABANDON_SECS).unwrap();
+    assert!(
+        abandon_secs > template.timeout_secs("BuyFunction"),
+        "holds are given up that buy may still make orders of"
+    );
+    let lowering_ms = u64::try_from(sale::gate::LOWERING_MS).unwrap();
+    let admin_ms = 1000 * template.timeout_secs("AdminFunction");
+    assert!(lowering_ms > admin_ms, "units are given back that admin may still take out");
+}
+
+/// A line that says `alarm = "…"` is for people: each kind has an alarm, and each function that writes some a filter.
+#[test]
+fn lines_that_ask_for_people_reach_them() {
+    let template = Template::read();
+    let mut kinds = BTreeSet::new();
+    let mut writers: BTreeSet<String> = ["sweep", "admin"].map(str::to_owned).into();
+    let functions = folders("functions");
+    let crates = functions.iter().map(|folder| ("functions", folder.as_str())).chain([("shared", "sale")]);
+    for (under, folder) in crates {
+        for source in sources(&root().join(under).join(folder).join("src")) {
+            let lines = source.lines().filter(|line| line.contains("alarm"));
+            let found: BTreeSet<String> = lines.flat_map(capitals_in_quotes).map(str::to_owned).collect();
+            if under == "functions" && !found.is_empty() {
+                writers.insert(folder.to_owned());
+            }
+            kinds.extend(found);
+        }
+    }
+    let of_lines = |resource: &Value| resource["Properties"]["MetricName"] == "AlarmLines";
+    let watched: BTreeSet<String> = template
+        .of_type("AWS::CloudWatch::Alarm")
+        .filter(|(_, alarm)| of_lines(alarm))
+        .map(|(_, alarm)| text(&alarm["Properties"]["Dimensions"][0]["Value"]))
+        .collect();
+    assert!(!kinds.is_empty());
+    assert_eq!(watched, kinds, "kinds with an alarm, and kinds that the sources write");
+    let filtered: BTreeSet<String> = template
+        .of_type("AWS::Logs::MetricFilter")
+        .filter(|(_, filter)| filter["Properties"]["MetricTransformations"][0]["MetricName"] == "AlarmLines")
+        .map(|(_, filter)| text(&filter["Properties"]["LogGroupName"]["Ref"]))
+        .collect();
+    assert_eq!(filtered, writers.iter().map(|folder| format!("{}Logs", logical_id(folder))).collect());
 }
 
 #[test]
@@ -203,6 +272,7 @@ fn only_plumbing_differs_between_aws_and_the_local_stack() {
         "AWS::Serverless::Function Properties Environment Variables REDIS_CLUSTER",
         "AWS::Serverless::Function Properties Environment Variables CACHE_SECRET_ARN",
         "AWS::Serverless::Function Properties Environment Variables WS_ENDPOINT",
+        "AWS::Serverless::Function Properties Environment Variables PAY_NOTIFY_URL",
         "Globals Function Environment Variables AWS_ENDPOINT_URL",
         "Globals Function Architectures",
         "Outputs HttpUrl Value",
@@ -227,7 +297,7 @@ fn only_plumbing_differs_between_aws_and_the_local_stack() {
 
 // ------------------------------------------------------------------------------ crates
 
-/// functions → platform; functions → sale | chat → kernel. Nobody else, and nothing depends on a function.
+/// functions → backoffice → platform, sale, chat → kernel. Nobody else, and nothing depends on a function.
 #[test]
 fn crates_depend_in_one_direction() {
     let dependencies = workspace_dependencies();
@@ -236,9 +306,11 @@ fn crates_depend_in_one_direction() {
         let allowed: BTreeSet<&str> = match krate.as_str() {
             "kernel" => [].into(),
             "sale" | "chat" | "platform" => ["kernel"].into(),
-            function if functions.contains(function) => ["kernel", "platform", "sale", "chat"].into(),
+            // where what the sale says and the sockets meet
+            "backoffice" => ["kernel", "platform", "sale", "chat"].into(),
+            function if functions.contains(function) => ["kernel", "platform", "sale", "chat", "backoffice"].into(),
             // what drives the system from outside knows its wire format and nothing else
-            "client" | "contract" => [].into(),
+            "client" | "contract" | "ops" => [].into(),
             "load" => ["client"].into(),
             "suite" | "e2e" => continue,
             unknown => panic!("{unknown}: say in this test what it may depend on"),
@@ -246,7 +318,10 @@ fn crates_depend_in_one_direction() {
         let forbidden: Vec<&String> = uses.iter().filter(|used| !allowed.contains(used.as_str())).collect();
         assert!(forbidden.is_empty(), "{krate} may not depend on {forbidden:?}");
     }
-    assert_eq!(folders("shared"), ["chat", "kernel", "platform", "sale"].map(str::to_owned).into());
+    let mut shared = folders("shared");
+    // an operator's own tool, which no function uses
+    shared.remove("ops");
+    assert_eq!(shared, ["backoffice", "chat", "kernel", "platform", "sale"].map(str::to_owned).into());
 }
 
 /// Every crate of the workspace with the workspace crates it uses outside its tests.
@@ -431,6 +506,25 @@ fn sample_events(folder: &str) -> Vec<PathBuf> {
         return Vec::new();
     };
     entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// The texts of a crate's sources.
+fn sources(folder: &Path) -> Vec<String> {
+    let mut texts = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            texts.extend(sources(&entry.path()));
+        } else if entry.path().extension().is_some_and(|extension| extension == "rs") {
+            texts.push(fs::read_to_string(entry.path()).unwrap());
+        }
+    }
+    texts
+}
+
+/// What stands in quotation marks, in capitals.
+fn capitals_in_quotes(line: &str) -> impl Iterator<Item = &str> {
+    let quoted = line.split('"').skip(1).step_by(2);
+    quoted.filter(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'))
 }
 
 /// `chat-connect` → `ChatConnect`, the stem of its resources' names.

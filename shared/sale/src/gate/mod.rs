@@ -51,7 +51,7 @@ pub const MAX_ORDERS_PER_CALL: usize = 100;
 pub const MAX_LOADED_PER_CALL: usize = 500;
 /// How long units stay taken out for a row that may still be written, in milliseconds: longer than the function lives that
 /// writes it.
-const LOWERING_MS: i64 = 40_000;
+pub const LOWERING_MS: i64 = 40_000;
 /// Fields or members that one page of a snapshot asks for.
 const SNAPSHOT_PAGE: usize = 1_000;
 

@@ -25,7 +25,7 @@ pub use super::Written;
 use super::{Item, StoreError, batch_get, from_item, number, query_all, text, to_item, write_together};
 use crate::blacklist::Entry;
 use crate::gate::GateSettings;
-use crate::offer::{OfferId, Rules, SaleState, Terms, UNLIMITED_TOTAL};
+use crate::offer::{OfferId, Rules, SaleState, Shown, Terms, UNLIMITED_TOTAL};
 
 const ACTIVITIES: &str = "ACTIVITY";
 const SKUS: &str = "SKU";
@@ -51,6 +51,30 @@ pub struct ActivityRow {
     /// SETTLED, and its gates know it: nothing is left to be done about it.
     #[serde(default)]
     pub archived: bool,
+}
+
+impl ActivityRow {
+    /// Whether it sells no more, by the row or by the clock.
+    pub fn is_over(&self, now: UnixMillis) -> bool {
+        match self.state {
+            SaleState::Closed | SaleState::Settled => true,
+            SaleState::Live | SaleState::Paused => now >= self.rules.ends_at,
+        }
+    }
+
+    /// Where it stands; `offers` are its own.
+    pub fn shown(&self, offers: &[OfferRow], now: UnixMillis) -> Shown {
+        match self.state {
+            SaleState::Settled => Shown::Settled,
+            SaleState::Closed => Shown::Closed,
+            SaleState::Live | SaleState::Paused if self.is_over(now) => Shown::Closed,
+            SaleState::Live | SaleState::Paused if offers.is_empty() => Shown::Draft,
+            SaleState::Paused => Shown::Paused,
+            SaleState::Live if now >= self.rules.starts_at => Shown::Open,
+            SaleState::Live if offers.iter().all(OfferRow::is_gate_ready) => Shown::Preheated,
+            SaleState::Live => Shown::Scheduled,
+        }
+    }
 }
 
 /// An offer as it is stored: the source that the gate is made equal to. Carries a copy of its activity's rules, written in
@@ -90,6 +114,11 @@ pub struct OfferRow {
 impl OfferRow {
     pub fn id(&self) -> OfferId {
         OfferId { activity_id: self.activity_id.clone(), sku_id: self.sku_id.clone() }
+    }
+
+    /// Whether the gate is made; while it is not, buyers are answered NOT_READY.
+    pub fn is_gate_ready(&self) -> bool {
+        self.epoch > 0 && self.rebuilding.is_none()
     }
 
     /// Units of UNPAID and PAID orders.
@@ -195,11 +224,18 @@ fn keyed(row: &impl Serialize, key: Item) -> Result<Item, StoreError> {
 pub struct Offers {
     pub(crate) db: Client,
     pub(crate) table: String,
+    /// Whether reads see every write that came before them.
+    consistent: bool,
 }
 
 impl Offers {
     pub fn new(db: Client, table: String) -> Self {
-        Self { db, table }
+        Self { db, table, consistent: true }
+    }
+
+    /// The same table, read at half the price, and perhaps as it was a moment ago: for those who only show it.
+    pub fn to_show(db: Client, table: String) -> Self {
+        Self { db, table, consistent: false }
     }
 
     async fn read<T: serde::de::DeserializeOwned>(&self, key: Item) -> Result<Option<T>, StoreError> {
@@ -208,7 +244,7 @@ impl Offers {
             .get_item()
             .table_name(&self.table)
             .set_key(Some(key))
-            .consistent_read(true)
+            .consistent_read(self.consistent)
             .send()
             .await
             .map_err(StoreError::unavailable("GetItem offers"))?;
@@ -222,7 +258,7 @@ impl Offers {
             .table_name(&self.table)
             .key_condition_expression("pk = :pk")
             .expression_attribute_values(":pk", text(pk))
-            .consistent_read(true);
+            .consistent_read(self.consistent);
         query_all(query, "Query offers").await
     }
 
@@ -330,13 +366,7 @@ impl Offers {
     }
 
     /// Takes the lease `name` for `owner`, until an instant. False: somebody else has it.
-    pub async fn lease(
-        &self,
-        name: &str,
-        owner: &str,
-        until: UnixMillis,
-        now: UnixMillis,
-    ) -> Result<bool, StoreError> {
+    pub async fn lease(&self, name: &str, owner: &str, until: UnixMillis, now: UnixMillis) -> Result<bool, StoreError> {
         let update = Update::builder()
             .update_expression("SET heldBy = :owner, heldUntil = :until")
             .condition_expression("attribute_not_exists(heldUntil) OR heldUntil <= :now OR heldBy = :owner")

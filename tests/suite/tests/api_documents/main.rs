@@ -18,16 +18,19 @@ use serde_json::Value;
 use crate::source::{Answers, Source};
 
 /// The functions behind the HTTP API.
-const HTTP_FUNCTIONS: [&str; 4] = ["admin", "buy", "catalog", "orders"];
+const HTTP_FUNCTIONS: [&str; 5] = ["admin", "buy", "catalog", "orders", "pay-notify"];
 
 /// Struct → schema, by crate.
-const DOCUMENTS: [(&str, &str, &str); 22] = [
+const DOCUMENTS: [(&str, &str, &str); 42] = [
     ("functions/buy", "Body", "BuyBody"),
     ("functions/buy", "Accepted", "Accepted"),
     ("functions/orders", "ResultDocument", "Result"),
     ("functions/orders", "OrderDocument", "Order"),
     ("functions/orders", "StatusDocument", "OrderState"),
     ("functions/orders", "ListDocument", "OrderPage"),
+    ("functions/orders", "PayDocument", "PreparedPayment"),
+    ("functions/pay-notify", "Notice", "PaymentNotice"),
+    ("functions/pay-notify", "Received", "NoticeReceived"),
     ("functions/catalog", "ListDocument", "ActivityList"),
     ("functions/catalog", "Summary", "ActivitySummary"),
     ("functions/catalog", "ActivityDocument", "Activity"),
@@ -41,15 +44,38 @@ const DOCUMENTS: [(&str, &str, &str); 22] = [
     ("functions/admin", "ProductDocument", "AdminProduct"),
     ("functions/admin", "StatsDocument", "Stats"),
     ("functions/admin", "StatsProduct", "StatsProduct"),
+    ("functions/admin", "ChangesDocument", "ChangeList"),
+    ("functions/admin", "ChangeDocument", "Change"),
+    ("functions/admin", "Reconciled", "Reconciled"),
+    ("functions/admin", "ReconciledProduct", "ReconciledProduct"),
+    ("functions/admin", "DriftDocument", "FoundDrift"),
+    ("functions/admin", "Rebuilt", "Rebuilt"),
+    ("functions/admin", "RebuiltProduct", "RebuiltProduct"),
+    ("functions/admin", "PaymentList", "PaymentList"),
+    ("functions/admin", "PaymentDocument", "Payment"),
+    ("functions/admin", "BlockBody", "BlockBody"),
+    ("functions/admin", "BlockedDocument", "Blocked"),
+    ("functions/admin", "BlacklistDocument", "Blacklist"),
+    ("functions/admin", "Unblocked", "Unblocked"),
+    ("functions/admin", "DeadLetterList", "DeadLetters"),
+    ("functions/admin", "LetterDocument", "DeadLetter"),
+    ("functions/admin", "Redriven", "Redriven"),
     ("shared/sale", "Report", "AuditReport"),
     ("shared/sale", "Violation", "Violation"),
     ("shared/sale", "Counts", "AuditCounts"),
+    ("shared/sale", "Money", "Money"),
 ];
 
 /// Enum → schema, by crate.
-const WORDS: [(&str, &str, &str); 6] = [
-    ("functions/catalog", "Shown", "ActivityState"),
-    ("functions/admin", "Shown", "AdminActivityState"),
+const WORDS: [(&str, &str, &str); 12] = [
+    ("functions/catalog", "PublicState", "ActivityState"),
+    ("functions/admin", "RebuildState", "RebuildState"),
+    ("functions/pay-notify", "NoticeStatus", "NoticeStatus"),
+    ("shared/sale", "Shown", "AdminActivityState"),
+    ("shared/sale", "Drift", "Drift"),
+    ("shared/sale", "Settled", "Settled"),
+    ("shared/sale", "PaymentState", "PaymentState"),
+    ("shared/sale", "Mismatch", "Mismatch"),
     ("shared/sale", "OrderStatus", "OrderStatus"),
     ("shared/sale", "BuyResult", "BuyResult"),
     ("shared/sale", "EndReason", "EndReason"),
@@ -137,6 +163,8 @@ fn who_may_call_is_what_the_functions_ask_for() {
         let asks = answers.problems.contains(&(401, "UNAUTHENTICATED".to_owned()));
         let expected: &[&str] = match (operation.path.starts_with("/api/admin/"), asks) {
             (true, _) => &["admin"],
+            // a signature instead of a token
+            (false, true) if operation.path.starts_with("/api/pay/") => &["provider"],
             (false, true) => &["user"],
             (false, false) => &[],
         };
@@ -210,7 +238,7 @@ fn bounds_are_those_of_the_code() {
     assert_eq!(schema("OrderNo")["pattern"], format!("^[A-Za-z0-9_-]{{1,{max_id}}}$"));
     assert_eq!(schema("RequestId")["pattern"], format!("^[A-Za-z0-9_.:-]{{1,{max_request_id}}}$"));
     let dearest = kernel::money::MAX_PRICE * u64::from(kernel::ids::MAX_QUANTITY);
-    let cases: [(&str, &str, i64); 17] = [
+    let cases: [(&str, &str, i64); 24] = [
         ("Quantity", "/maximum", kernel::ids::MAX_QUANTITY.into()),
         ("Price", "/maximum", kernel::money::MAX_PRICE.try_into().unwrap()),
         ("Amount", "/maximum", dearest.try_into().unwrap()),
@@ -218,6 +246,13 @@ fn bounds_are_those_of_the_code() {
         ("Title", "/maxLength", sale::lifecycle::MAX_TITLE_CHARS.try_into().unwrap()),
         ("Activity", "/properties/products/maxItems", sale::offer::MAX_PRODUCTS.try_into().unwrap()),
         ("AdminActivity", "/properties/products/maxItems", sale::offer::MAX_PRODUCTS.try_into().unwrap()),
+        ("Stats", "/properties/products/maxItems", sale::offer::MAX_PRODUCTS.try_into().unwrap()),
+        ("Reconciled", "/properties/products/maxItems", sale::offer::MAX_PRODUCTS.try_into().unwrap()),
+        ("Rebuilt", "/properties/products/maxItems", sale::offer::MAX_PRODUCTS.try_into().unwrap()),
+        ("ReconciledProduct", "/properties/drifts/maxItems", admin.constant("MAX_DRIFTS")),
+        ("PaymentList", "/properties/items/maxItems", admin.constant("PAGE")),
+        ("BlockBody", "/properties/reason/maxLength", sale::blacklist::MAX_REASON_CHARS.try_into().unwrap()),
+        ("Blocked", "/properties/reason/maxLength", sale::blacklist::MAX_REASON_CHARS.try_into().unwrap()),
         ("ActivityBody", "/properties/payWindowSecs/maximum", sale::lifecycle::MAX_PAY_WINDOW_SECS.into()),
         ("ActivityBody", "/properties/userIntervalMs/maximum", sale::lifecycle::MAX_INTERVAL_MS.into()),
         ("ActivityBody", "/properties/deviceIpIntervalMs/maximum", sale::lifecycle::MAX_INTERVAL_MS.into()),
@@ -283,6 +318,15 @@ fn texts(list: &Value) -> BTreeSet<String> {
     list.as_array().into_iter().flatten().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
+/// `PayNotify` → `pay-notify`.
+fn folder(function: &str) -> String {
+    let capitals = function.char_indices().flat_map(|(at, letter)| {
+        let hyphen = (at > 0 && letter.is_ascii_uppercase()).then_some('-');
+        hyphen.into_iter().chain([letter.to_ascii_lowercase()])
+    });
+    capitals.collect()
+}
+
 /// Route → function folder, from `template.yaml`: a route names its integration, and that is named after its function
 /// (`tidy` checks that it calls it).
 fn deployed_routes() -> BTreeMap<String, String> {
@@ -299,7 +343,7 @@ fn deployed_routes() -> BTreeMap<String, String> {
             let function =
                 target.strip_prefix("integrations/${").and_then(|target| target.strip_suffix("Integration}")).unwrap();
             // the socket's routes begin with a dollar sign
-            key.contains(' ').then(|| (key.to_owned(), function.to_lowercase()))
+            key.contains(' ').then(|| (key.to_owned(), folder(function)))
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! The sample events of the HTTP functions, the consumer and the sweep: `events/<function>/<case>.<expected>.json`.
+//! The sample events of the HTTP functions, the queues' and the sweep: `events/<function>/<case>.<expected>.json`.
 //!
 //! What comes of them is seen where the functions run (`tests/e2e`); here, that each is the event it claims to be.
 
@@ -13,7 +13,8 @@ use platform::auth::{AuthConfig, Principal, Role, Verifier, bearer};
 use platform::http::Request;
 use platform::secrets::Secret;
 use sale::offer::OfferId;
-use sale::queue::OrderMessage;
+use sale::provider::{SIGNATURE_HEADER, SignatureError, Signer, TIMESTAMP_HEADER};
+use sale::queue::{OrderMessage, ReminderMessage};
 use serde_json::Value;
 
 use crate::source::Source;
@@ -22,6 +23,7 @@ use crate::{HTTP_FUNCTIONS, operation};
 /// The key, issuer and audiences of the local stack, as `tests/stack/stack.py` has them.
 const KEY: &str = "hotcake-local-development-key-not-a-secret";
 const ORDER_NO_SECRET: &str = "hotcake-local-order-numbers-not-a-secret";
+const PAYMENT_KEY: &str = "hotcake-local-payments-not-a-secret";
 const ISSUER: &str = "https://hotcake.local";
 const AUDIENCE: &str = "hotcake";
 const ADMIN_AUDIENCE: &str = "hotcake-admin";
@@ -72,7 +74,7 @@ fn status(sample: &Sample) -> u16 {
 #[test]
 fn the_local_stack_has_the_keys_that_samples_are_made_with() {
     let script = fs::read_to_string(root().join("tests/stack/stack.py")).unwrap();
-    for text in [KEY, ORDER_NO_SECRET, ISSUER, AUDIENCE, ADMIN_AUDIENCE] {
+    for text in [KEY, ORDER_NO_SECRET, PAYMENT_KEY, ISSUER, AUDIENCE, ADMIN_AUDIENCE] {
         assert!(script.contains(&format!("\"{text}\"")), "stack.py has another text than {text:?}");
     }
 }
@@ -175,6 +177,24 @@ fn bodies_of_the_samples_fit_the_document_unless_they_are_refused_for_it() {
     assert!(fitting >= 10 && refused >= 4, "{fitting} fitting and {refused} refused bodies were found");
 }
 
+/// A notice is good for five minutes, so no sample of one can be: each is refused, and one of them for its age alone.
+#[test]
+fn notices_of_the_samples_are_refused_for_ever() {
+    let signer = Signer::new(PAYMENT_KEY.as_bytes());
+    let mut reasons = Vec::new();
+    for sample in samples("pay-notify") {
+        let request: Request = serde_json::from_str(&sample.text).unwrap();
+        let (timestamp, signature) = (request.header(TIMESTAMP_HEADER), request.header(SIGNATURE_HEADER));
+        let verified = |now| signer.verify(timestamp, signature, request.body().unwrap(), now);
+        assert_eq!(verified(Clock::System.now()), verified(FAR), "{}", sample.name);
+        assert_eq!(status(&sample), 401, "{}", sample.name);
+        reasons.push(verified(FAR).expect_err(&sample.name));
+    }
+    for reason in [SignatureError::Malformed, SignatureError::NotNow, SignatureError::Wrong] {
+        assert!(reasons.contains(&reason), "no sample is refused since {reason}");
+    }
+}
+
 /// Samples lead to each other: the consumer gets what `buy/admit` admitted, and `orders` reads it.
 #[test]
 fn the_order_of_the_samples_is_the_one_that_buy_makes() {
@@ -215,6 +235,19 @@ fn the_order_of_the_samples_is_the_one_that_buy_makes() {
             other => panic!("{}: {other} is not done, failed or partial", sample.name),
         }
         named += good;
+    }
+    for sample in samples("order-due") {
+        let records = sample.event["Records"].as_array().unwrap();
+        let read = records.iter().map(|record| serde_json::from_str(record["body"].as_str().unwrap()));
+        let good: Vec<ReminderMessage> = read.filter_map(Result::ok).collect();
+        named += good.iter().filter(|reminder| reminder.order_no == order_no).count();
+        match sample.expected.as_str() {
+            // whatever order it names, one that is not there too: the row decides
+            "done" => assert_eq!(good.len(), records.len(), "{}", sample.name),
+            "failed" => assert_eq!(good.len(), 0, "{}", sample.name),
+            "partial" => assert!(!good.is_empty() && good.len() < records.len(), "{}", sample.name),
+            other => panic!("{}: {other} is not done, failed or partial", sample.name),
+        }
     }
     assert!(named >= 5, "only {named} samples name the order");
 }
