@@ -40,8 +40,14 @@ down: | $(PYTHON) ## stop the local stack
 	@$(STACK) down
 
 .PHONY: demo
-demo: up ## a storm of buyers, and a verdict: BUYERS=2000 STOCK=100 ...
+demo: demo-size up ## a storm of buyers who pay, and a verdict: BUYERS=2000 STOCK=100 ...
 	@target/quick/load
+
+# as the demo itself has it (tests/load/src/settings.rs), but before minutes of building
+.PHONY: demo-size
+demo-size:
+	@within() { [[ "$$2" =~ ^[1-9][0-9]{0,5}$$ ]] && (( $$2 <= $$3 )) || { echo "error: $$1 is 1 to $$3, not '$$2'" >&2; exit 2; }; }; \
+	within BUYERS "$${BUYERS-2000}" 20000; within STOCK "$${STOCK-100}" 100000
 
 .PHONY: test
 test: setup build ## all tests; those of the deployed stack run on one of their own
