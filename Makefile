@@ -28,7 +28,7 @@ $(PYTHON):
 	@$(MAKE) setup
 
 .PHONY: build
-build: ## build the functions, as the local stack runs them, and the demo
+build: ## build the functions, as the local stack runs them, the demo and `hotcake`
 	@cargo build $(LOCAL) --bins
 
 .PHONY: up
@@ -70,6 +70,11 @@ invoke: | $(PYTHON) ## call one deployed function: F=buy E=events/buy/admit.202.
 .PHONY: token
 token: | $(PYTHON) ## a token the local stack accepts: USER=u1 ROLE=user|agent|admin
 	@$(STACK) token --user "$(USER)" --role "$(or $(ROLE),user)"
+
+.PHONY: ops
+ops: ## what an operator types, on the local stack: A="audit a1"; A="help" lists the verbs
+	@cargo build $(LOCAL) --bins --quiet
+	@target/quick/hotcake --local $(A)
 
 .PHONY: logs
 logs: | $(PYTHON) ## what a function of the local stack logged: F=buy LINES=100
