@@ -28,7 +28,7 @@ $(PYTHON):
 	@$(MAKE) setup
 
 .PHONY: build
-build: ## build the functions, as the local stack runs them, and the demo
+build: ## build the functions, as the local stack runs them, the demo and `hotcake`
 	@cargo build $(LOCAL) --bins
 
 .PHONY: up
@@ -81,6 +81,11 @@ invoke: | $(PYTHON) ## call one deployed function: F=buy E=events/buy/admit.202.
 token: | $(PYTHON) ## a token the local stack accepts: USER=u1 ROLE=user|agent|admin
 	@# the shell has a USER of its own, which nobody means
 	@$(STACK) token --user "$(if $(filter command,$(origin USER)),$(USER),u1)" --role "$(or $(ROLE),user)"
+
+.PHONY: ops
+ops: ## what an operator types, on the local stack: A="audit a1"; A="help" lists the verbs
+	@cargo build $(LOCAL) --bins --quiet
+	@target/quick/hotcake --local $(A)
 
 .PHONY: logs
 logs: | $(PYTHON) ## what a function of the local stack logged: F=buy LINES=100

@@ -15,7 +15,7 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) target: Target,
     /// Print answers as they came, one JSON document a line
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) verb: Verb,

@@ -42,6 +42,7 @@ pub(crate) struct Create {
     /// {"activityId", "activity": {…}, "skus": [{"skuId", …}], "products": [{"skuId", …}]}, each as the API takes it
     #[arg(long, value_name = "JSON", conflicts_with = "activity")]
     file: Option<PathBuf>,
+    /// What people see
     #[arg(long, required_unless_present = "file", conflicts_with = "file")]
     name: Option<String>,
     /// RFC 3339, or `now`, or from now: +90s, +10m, +2h
@@ -71,9 +72,10 @@ pub(crate) struct Create {
     /// Of the product, and of the SKU with --stock
     #[arg(long, required_unless_present = "file", conflicts_with = "file")]
     title: Option<String>,
-    /// In minor units: 990 is 9.90
+    /// In minor units: 990 is 9.90 yuan
     #[arg(long, value_name = "MINOR", required_unless_present = "file", conflicts_with = "file")]
     price: Option<u64>,
+    /// Three letters (ISO 4217)
     #[arg(long, required_unless_present = "file", conflicts_with = "file")]
     currency: Option<String>,
     /// Units for sale, out of the SKU's stock
@@ -82,6 +84,7 @@ pub(crate) struct Create {
     /// Sell without a total
     #[arg(long, conflicts_with_all = ["total", "file"])]
     unlimited: bool,
+    /// Units that one user may have
     #[arg(long, value_name = "UNITS", required_unless_present = "file", conflicts_with = "file")]
     limit_per_user: Option<u32>,
     /// The https address of a picture

@@ -11,17 +11,19 @@ use crate::failure::Failure;
 
 /// Where `make up` leaves its state, seen from the checkout.
 const LOCAL_STATE: &str = ".local";
+/// What the help puts these options under.
+const HEADING: &str = "Deployment";
 
 #[derive(Args)]
 pub(crate) struct Target {
     /// The deployment's HTTP address (the stack's output HttpUrl); without one, the local stack is meant
-    #[arg(long, global = true, env = "HOTCAKE_URL", hide_env_values = true)]
+    #[arg(long, global = true, help_heading = HEADING, env = "HOTCAKE_URL", hide_env_values = true)]
     url: Option<String>,
     /// An admin's token; better set than typed, since others can see what is typed
-    #[arg(long, global = true, env = "HOTCAKE_TOKEN", hide_env_values = true)]
+    #[arg(long, global = true, help_heading = HEADING, env = "HOTCAKE_TOKEN", hide_env_values = true)]
     token: Option<String>,
     /// The local stack, whatever HOTCAKE_URL says: its outputs.json is in HOTCAKE_STATE, or in .local
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = HEADING)]
     local: bool,
 }
 
@@ -59,8 +61,13 @@ impl Target {
         Api::new(address(url)?, token)
     }
 
+    /// The local stack was asked for by name.
+    pub(crate) fn says_local(&self) -> bool {
+        self.local
+    }
+
     /// The address of a deployment that is not the local one.
-    fn url(&self) -> Option<&str> {
+    pub(crate) fn url(&self) -> Option<&str> {
         self.url.as_deref().filter(|url| !self.local && !url.is_empty())
     }
 

@@ -45,8 +45,12 @@ struct Claims<'a> {
 }
 
 pub(crate) fn run(wanted: &Wanted, target: &Target, out: &Out) -> Result<Ending, Failure> {
-    let jwt = match from_environment(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))? {
+    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty() && !target.says_local());
+    let jwt = match from_environment(environment)? {
         Some(jwt) => jwt,
+        None if target.url().is_some() => {
+            return Err(Failure::Misused("the key of that deployment is needed: set HOTCAKE_JWT_SECRET".to_owned()));
+        }
         None => target.outputs()?.jwt,
     };
     out.line(sign(wanted, &jwt, jiff::Timestamp::now().as_second())?)?;

@@ -353,6 +353,12 @@ fn the_local_stack_is_found_by_its_outputs() {
         ("HOTCAKE_JWT_AUD", "a"),
         ("HOTCAKE_JWT_ADMIN_AUD", "b"),
     ];
+    let stranger = run(["token", "u1"], &elsewhere);
+    assert_eq!(
+        (stranger.exit, stranger.out.as_str()),
+        (2, ""),
+        "the local key is none of that deployment: {stranger:?}"
+    );
     let other = run(["token", "u1", "--role", "admin"], &key);
     assert_eq!(other.exit, 0, "{other:?}");
     assert_ne!(other.out.split('.').next(), ran.out.split('.').next(), "the header names the environment's key");

@@ -221,7 +221,7 @@ mod tests {
             (r#"{"skuId":"s1","qty":1.5}"#, "invalid type: floating point `1.5`"),
             (r#"{"skuId":"s1","qty":"1"}"#, "invalid type: string"),
             (r#"{"skuId":"s1","qty":null}"#, "invalid type: null"),
-            (r#"["s1"#, "The body is not JSON."),
+            (r#"["s1"]"#, "The body is not a JSON object."),
             ("null", "invalid type: null"),
         ];
         for (body, expected) in cases {
