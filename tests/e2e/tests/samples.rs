@@ -106,7 +106,9 @@ async fn check(local: &Local, name: &str, event: &Value) {
     let Invoked { payload, error } = local.invoke(function, &event).await;
     assert_eq!(error, None, "{name}: {payload}");
     let fits = match function {
-        "consumer" | "order-due" => failures(expected, &event).is_some_and(|failed| payload == json!({"batchItemFailures": failed})),
+        "consumer" | "order-due" => {
+            failures(expected, &event).is_some_and(|failed| payload == json!({"batchItemFailures": failed}))
+        }
         "sweep" => expected == "ok" && payload.is_null(),
         // What its frames lead to goes out over the socket, and here there is none: the component tests see it.
         "chat-message" => payload == json!({"statusCode": 200}),
