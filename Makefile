@@ -28,7 +28,7 @@ $(PYTHON):
 	@$(MAKE) setup
 
 .PHONY: build
-build: ## build the functions, as the local stack runs them, and the demo
+build: ## build the functions, as the local stack runs them, the demo and `hotcake`
 	@cargo build $(LOCAL) --bins
 
 .PHONY: up
@@ -40,8 +40,14 @@ down: | $(PYTHON) ## stop the local stack
 	@$(STACK) down
 
 .PHONY: demo
-demo: up ## a storm of buyers, and a verdict: BUYERS=2000 STOCK=100 ...
+demo: demo-size up ## a storm of buyers who pay, and a verdict: BUYERS=2000 STOCK=100 ...
 	@target/quick/load
+
+# as the demo itself has it (tests/load/src/settings.rs), but before minutes of building
+.PHONY: demo-size
+demo-size:
+	@within() { [[ "$$2" =~ ^[1-9][0-9]{0,5}$$ ]] && (( $$2 <= $$3 )) || { echo "error: $$1 is 1 to $$3, not '$$2'" >&2; exit 2; }; }; \
+	within BUYERS "$${BUYERS-2000}" 20000; within STOCK "$${STOCK-100}" 100000
 
 .PHONY: test
 test: setup build ## all tests; those of the deployed stack run on one of their own
@@ -63,13 +69,23 @@ check: lint test ## lint and test
 bench: ## what the gate's scripts cost, in instructions beside GET; fails over a goal (needs valgrind)
 	@python3 tests/suite/bench/ir_gate.py
 
+.PHONY: sale
+sale: | $(PYTHON) ## put up a sale to try things on: SKU s10 in activity a1, open for a day
+	@$(STACK) sale
+
 .PHONY: invoke
 invoke: | $(PYTHON) ## call one deployed function: F=buy E=events/buy/admit.202.json
 	@$(STACK) invoke "$(F)" "$(E)"
 
 .PHONY: token
 token: | $(PYTHON) ## a token the local stack accepts: USER=u1 ROLE=user|agent|admin
-	@$(STACK) token --user "$(USER)" --role "$(or $(ROLE),user)"
+	@# the shell has a USER of its own, which nobody means
+	@$(STACK) token --user "$(if $(filter command,$(origin USER)),$(USER),u1)" --role "$(or $(ROLE),user)"
+
+.PHONY: ops
+ops: ## what an operator types, on the local stack: A="audit a1"; A="help" lists the verbs
+	@cargo build $(LOCAL) --bins --quiet
+	@target/quick/hotcake --local $(A)
 
 .PHONY: logs
 logs: | $(PYTHON) ## what a function of the local stack logged: F=buy LINES=100

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""The local stack: a redis-server and a local AWS (ministack), with `template.yaml` deployed to it as it is.
+"""The local stack: a redis-server, a payment provider (provider.py) and a local AWS (ministack), with `template.yaml` deployed to it as it is.
 
     setup   installs or names what is missing
     up      starts what is not running and deploys what has changed; does nothing when nothing has
     down    ends what `up` started
     status  says what runs where
     run     a stack of its own around one command: up, the command, down whatever happened
+    sale    puts up a sale to try things on: SKU s10 in activity a1, open now
     token   prints a JWT the stack accepts
     invoke  calls one deployed function with a sample event
     logs    prints what a function logged
 
 Everything binds 127.0.0.1. State (processes, ports, logs, `outputs.json`) is in $HOTCAKE_STATE, `.local` by default: stacks with different
-state directories run side by side. $HOTCAKE_AWS_PORT and $HOTCAKE_REDIS_PORT choose ports; free ones are taken otherwise.
+state directories run side by side. $HOTCAKE_AWS_PORT, $HOTCAKE_REDIS_PORT and $HOTCAKE_PROVIDER_PORT choose ports; free ones are taken otherwise.
 """
 
 import argparse
@@ -33,6 +34,7 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import processes
@@ -62,6 +64,14 @@ JWT = {
 ORDER_NO_SECRET = "hotcake-local-order-numbers-not-a-secret"
 PAY_NOTIFY_SECRET = "hotcake-local-payments-not-a-secret"
 MERCHANT_ID = "hotcake-local"
+CURRENCY = "CNY"
+# all that a stack consists of
+PROCESSES = ("redis", "provider", "aws")
+# what `sale` puts up: the sample events and the README buy it
+SAMPLE_ACTIVITY = "a1"
+SAMPLE_SKU = "s10"
+SAMPLE_UNITS = 100
+ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 CACHE_USER = "app"
 CACHE_PASSWORD = "local"
 
@@ -113,7 +123,7 @@ def make_venv() -> None:
     wanted = digest(REQUIREMENTS.read_bytes() + sys.version.encode())
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    say(f"python tools into {VENV.relative_to(ROOT)}")
+    say(f"python tools into {VENV.relative_to(ROOT)} (about a minute)")
     if subprocess.run([sys.executable, "-c", "import ensurepip, venv"], capture_output=True).returncode != 0:
         if os.geteuid() != 0 or not shutil.which("apt-get"):
             raise Problem("this python3 cannot make virtual environments: `apt-get install python3-venv`")
@@ -142,11 +152,13 @@ def up() -> None:
     with locked():
         state = load_state()
         if not healthy(state):
+            if state:
+                say(f"gone: {', '.join(missing(state))}. An empty stack is started; what the old one held is lost")
             end(state)
             state = start()
         deploy(state)
         outputs = write_outputs(state)
-    print(f"http   {outputs['httpUrl']}\nws     {outputs['wsUrl']}\nredis  {outputs['redisUrl']}\naws    {outputs['awsEndpoint']}\nall of it: {STATE / 'outputs.json'}")
+    print(f"http   {outputs['httpUrl']}\nws     {outputs['wsUrl']}\nredis  {outputs['redisUrl']}\naws    {outputs['awsEndpoint']}\npay    {outputs['payProviderUrl']}\nall of it: {STATE / 'outputs.json'}")
 
 
 def down() -> None:
@@ -171,32 +183,45 @@ def run(command: list[str]) -> int:
 def status() -> int:
     state = load_state()
     for name, process in state.get("processes", {}).items():
-        print(f"{name:6} pid {process['pid']:<8} {'running' if processes.is_running(process) else 'gone'}")
-    if not healthy(state):
+        print(f"{name:8} pid {process['pid']:<8} {'running' if processes.is_running(process) else 'gone'}")
+    if not is_up(state, "aws") or "deployed" not in state:
         print("the stack is down: `make up`")
         return 1
     print((STATE / "outputs.json").read_text())
+    if lost := missing(state):
+        print(f"gone: {', '.join(lost)}. `make up` starts an empty stack")
+        return 1
     return 0
 
 
 def healthy(state: dict) -> bool:
-    if set(state.get("processes", {})) != {"redis", "aws"} or not all(processes.is_running(p) for p in state["processes"].values()):
-        return False
-    return redis_answers(state["redisPort"]) and aws_answers(state["awsPort"])
+    return not missing(state)
+
+
+def missing(state: dict) -> list[str]:
+    """The processes of the stack that are not there, or do not answer."""
+    return [name for name in PROCESSES if not is_up(state, name)]
+
+
+def is_up(state: dict, name: str) -> bool:
+    answers = {"redis": redis_answers, "provider": provider_answers, "aws": aws_answers}
+    process = state.get("processes", {}).get(name)
+    return process is not None and processes.is_running(process) and answers[name](state[f"{name}Port"])
 
 
 def start() -> dict:
-    """Starts both servers, empty, and waits until they answer."""
+    """Starts the servers, empty, and waits until they answer."""
     (STATE / "tmp").mkdir(parents=True, exist_ok=True)
     state = {
-        "redisPort": int(os.environ.get("HOTCAKE_REDIS_PORT") or processes.free_port()),
-        "awsPort": int(os.environ.get("HOTCAKE_AWS_PORT") or processes.free_port()),
+        **{f"{name}Port": int(os.environ.get(f"HOTCAKE_{name.upper()}_PORT") or processes.free_port()) for name in PROCESSES},
         "processes": {},
     }
     configuration = STATE / "redis.conf"
     configuration.write_text(redis_configuration(state["redisPort"]))
     launch(state, "redis", [redis_server(), str(configuration)], redis_answers, state["redisPort"], clean_environment())
-    launch(state, "aws", [str(VENV / "bin" / "python"), str(ROOT / "tests" / "stack" / "local_aws.py")], aws_answers, state["awsPort"], aws_environment(state))
+    python, here = str(VENV / "bin" / "python"), ROOT / "tests" / "stack"
+    launch(state, "provider", [python, str(here / "provider.py")], provider_answers, state["providerPort"], provider_environment(state))
+    launch(state, "aws", [python, str(here / "local_aws.py")], aws_answers, state["awsPort"], aws_environment(state))
     return state
 
 
@@ -257,6 +282,20 @@ def aws_environment(state: dict) -> dict[str, str]:
     }
 
 
+def provider_environment(state: dict) -> dict[str, str]:
+    return {
+        **clean_environment(),
+        "PORT": str(state["providerPort"]),
+        "MERCHANT_ID": MERCHANT_ID,
+        "KEY": PAY_NOTIFY_SECRET,
+        "LEDGER": str(STATE / "provider.jsonl"),
+    }
+
+
+def provider_url(state: dict) -> str:
+    return f"http://127.0.0.1:{state['providerPort']}"
+
+
 def credentials(state: dict) -> dict[str, str]:
     """Point every AWS tool at the local stack, and away from any account the developer has."""
     return {
@@ -284,11 +323,19 @@ def redis_answers(port: int) -> bool:
         return False
 
 
+def provider_answers(port: int) -> bool:
+    return page_answers(f"http://127.0.0.1:{port}/v1/ledger")
+
+
 def aws_answers(port: int) -> bool:
+    return page_answers(f"http://127.0.0.1:{port}/_ministack/health")
+
+
+def page_answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/_ministack/health", timeout=2) as answer:
+        with urllib.request.urlopen(url, timeout=2) as answer:
             return answer.status == 200
-    except (OSError, urllib.error.URLError):
+    except OSError:
         return False
 
 
@@ -312,13 +359,16 @@ def deploy(state: dict) -> None:
 
 
 def sam_deploy(state: dict) -> dict[str, str]:
-    say("sam build and sam deploy")
+    say("sam build and sam deploy (about a minute)")
     gateway = aws_endpoint(state)
     parameters = {
         "LocalGateway": gateway,
         "LocalRedisUrl": f"redis://{CACHE_USER}:{CACHE_PASSWORD}@127.0.0.1:{state['redisPort']}",
         "LocalAuthKey": JWT["secret"],
         "LocalOrderNoSecret": ORDER_NO_SECRET,
+        "LocalPaymentKey": PAY_NOTIFY_SECRET,
+        "PayProviderUrl": provider_url(state),
+        "PayMerchantId": MERCHANT_ID,
         "AuthIssuer": JWT["iss"],
         "AuthAudience": JWT["aud"],
         "AuthAdminAudience": JWT["adminAud"],
@@ -385,12 +435,14 @@ def write_outputs(state: dict) -> dict:
         "wsUrl": f"ws://127.0.0.1:{state['awsPort']}/_aws/execute-api/{made['WsApiId']}/{STAGE}",
         "adminToken": sign("admin", "admin", TOKEN_SECS),
         "jwt": JWT,
+        "payProviderUrl": provider_url(state),
         "payNotifySecret": PAY_NOTIFY_SECRET,
         "merchantId": MERCHANT_ID,
         "redisUrl": f"redis://127.0.0.1:{state['redisPort']}",
         "awsEndpoint": aws_endpoint(state),
-        "tables": {"orders": made["OrdersTableName"], "offers": made["OffersTableName"], "connections": made["ConnectionsTableName"]},
-        "queues": {"orders": made["OrderQueueUrl"], "dlq": made["OrderDlqUrl"]},
+        "tables": {name: made[f"{name.capitalize()}TableName"] for name in ("orders", "offers", "payments", "connections")},
+        "queues": {"orders": made["OrderQueueUrl"], "dlq": made["OrderDlqUrl"], "reminders": made["ReminderQueueUrl"]},
+        "eventBus": made["EventBusName"],
         "functions": {name: made[output_name(name)] for name in function_folders()},
     }
     write_json(STATE / "outputs.json", outputs)
@@ -400,7 +452,36 @@ def write_outputs(state: dict) -> dict:
     return outputs
 
 
-# ------------------------------------------------------------------------ the verbs for one function
+# ------------------------------------------------------------------------ a sale, and the verbs for one function
+
+
+def sale() -> None:
+    """What the README buys by hand. Doing it again lets the sale begin anew, with what is left of it."""
+    url = running()["deployed"]["outputs"]["HttpUrl"]
+    now = datetime.now(UTC)
+    activity = f"/api/admin/activities/{SAMPLE_ACTIVITY}"
+    rules = {"startsAt": instant(now), "endsAt": instant(now + timedelta(days=1)), "payWindowSecs": 900, "userIntervalMs": 1000, "deviceIpIntervalMs": 0}
+    product = {"title": "Hotcake", "price": 9900, "currency": CURRENCY, "total": SAMPLE_UNITS, "limitPerUser": 3}
+    admin(url, "PUT", f"/api/admin/skus/{SAMPLE_SKU}", {"title": "Hotcake", "stock": SAMPLE_UNITS})
+    admin(url, "PUT", activity, {"name": "Try it", **rules})
+    admin(url, "PUT", f"{activity}/products/{SAMPLE_SKU}", product)
+    admin(url, "POST", f"{activity}/preheat", None)
+    print(f"{SAMPLE_UNITS} units of {SAMPLE_SKU} are on sale in {SAMPLE_ACTIVITY} for a day")
+
+
+def instant(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def admin(url: str, method: str, path: str, body: dict | None) -> None:
+    headers = {"authorization": f"Bearer {sign('admin', 'admin', TOKEN_SECS)}", "content-type": "application/json"}
+    request = urllib.request.Request(url + path, body and json.dumps(body).encode(), headers, method=method)
+    try:
+        urllib.request.urlopen(request, timeout=30).close()
+    except urllib.error.HTTPError as refusal:
+        raise Problem(f"{method} {path} is answered {refusal.code}: {refusal.read().decode(errors='replace')}") from refusal
+    except OSError as problem:
+        raise Problem(f"{method} {path} is not answered: {problem}") from problem
 
 
 def token(user: str, role: str, seconds: int) -> None:
@@ -415,13 +496,16 @@ def sign(user: str, role: str, seconds: int) -> str:
     return f"{signed}.{base64url(hmac.new(JWT['secret'].encode(), signed.encode(), hashlib.sha256).digest())}"
 
 
-def invoke(folder: str, event: Path) -> int:
+def invoke(folder: str, event: str) -> int:
     state = running()
+    name = function_name(state, folder)
+    if not event:
+        raise Problem(f"say with which event: E=events/{folder}/...")
     try:
-        payload = event.read_bytes()
+        payload = Path(event).read_bytes()
     except OSError as problem:
         raise Problem(f"no event: {problem}") from problem
-    answer = client(state, "lambda").invoke(FunctionName=function_name(state, folder), Payload=payload, LogType="Tail")
+    answer = client(state, "lambda").invoke(FunctionName=name, Payload=payload, LogType="Tail")
     print(base64.b64decode(answer.get("LogResult", "")).decode(errors="replace").rstrip(), file=sys.stderr)
     body = answer["Payload"].read().decode()
     with contextlib.suppress(json.JSONDecodeError):
@@ -440,8 +524,9 @@ def logs(folder: str, lines: int) -> None:
 
 
 def running() -> dict:
+    """The local AWS is there, with everything deployed. Whether anything else is gone may be just what somebody wants to find out."""
     state = load_state()
-    if not healthy(state) or "deployed" not in state:
+    if not is_up(state, "aws") or "deployed" not in state:
         raise Problem("the stack is down: `make up`")
     return state
 
@@ -449,7 +534,8 @@ def running() -> dict:
 def function_name(state: dict, folder: str) -> str:
     name = state["deployed"]["outputs"].get(output_name(folder))
     if name is None:
-        raise Problem(f"no function {folder!r}; there are {', '.join(function_folders())}")
+        asked = f"no function {folder!r}" if folder else "say which function: F=buy"
+        raise Problem(f"{asked}; there are {', '.join(function_folders())}")
     return name
 
 
@@ -509,23 +595,35 @@ def say(what: str) -> None:
     print(f"· {what}", file=sys.stderr, flush=True)
 
 
+def identifier(text: str) -> str:
+    if not ID.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not 1 to 64 of A-Z a-z 0-9 _ -")
+    return text
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("setup", "up", "down", "status"):
+    for verb in ("setup", "up", "down", "status", "sale"):
         verbs.add_parser(verb)
     runner = verbs.add_parser("run")
     runner.add_argument("command", nargs=argparse.REMAINDER)
     tokens = verbs.add_parser("token")
-    tokens.add_argument("--user", required=True)
+    tokens.add_argument("--user", type=identifier, required=True)
     tokens.add_argument("--role", choices=("user", "agent", "admin"), default="user")
     tokens.add_argument("--seconds", type=int, default=TOKEN_SECS)
     invoker = verbs.add_parser("invoke")
     invoker.add_argument("function")
-    invoker.add_argument("event", type=Path)
+    invoker.add_argument("event")
     logger = verbs.add_parser("logs")
     logger.add_argument("function")
-    logger.add_argument("--lines", type=int, default=100)
+    logger.add_argument("--lines", type=positive, default=100)
     arguments = parser.parse_args()
     match arguments.verb:
         case "setup":
@@ -538,6 +636,8 @@ def main() -> int:
             return status()
         case "run":
             return run(arguments.command)
+        case "sale":
+            sale()
         case "token":
             token(arguments.user, arguments.role, arguments.seconds)
         case "invoke":

@@ -220,6 +220,7 @@ impl From<OfferRow> for ProductDocument {
         Self {
             gate_ready: row.is_gate_ready(),
             total: (!row.unlimited).then_some(row.total),
+            gate_ready: row.is_gate_ready(),
             sku_id: row.sku_id,
             title: row.title,
             price: row.price,

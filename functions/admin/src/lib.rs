@@ -39,12 +39,7 @@ impl FromEnv for Config {
         let order_queue_url = env.required("ORDER_QUEUE_URL");
         let order_dlq_url = env.required("ORDER_DLQ_URL");
         let auth = AuthConfig::from_env(env);
-        Ok(Self {
-            stores: stores?,
-            order_queue_url: order_queue_url?,
-            order_dlq_url: order_dlq_url?,
-            auth: auth?,
-        })
+        Ok(Self { stores: stores?, order_queue_url: order_queue_url?, order_dlq_url: order_dlq_url?, auth: auth? })
     }
 }
 
@@ -157,7 +152,10 @@ async fn audit(state: &State, request: &Request) -> Result<Response, Problem> {
             format!("boundSecs 的取值范围为 0 到 {MAX_BOUND_SECS}。"),
         )));
     }
-    match sale::audit::audit(&state.stores, &state.dead_letters, &activity_id, bound_secs).await.map_err(|error| failed(&error))? {
+    match sale::audit::audit(&state.stores, &state.dead_letters, &activity_id, bound_secs)
+        .await
+        .map_err(|error| failed(&error))?
+    {
         Some(report) => Response::json(200, &report),
         None => Err(Problem::not_found()),
     }

@@ -31,11 +31,8 @@ pub(crate) fn problem(refusal: Refusal) -> Problem {
             ),
         ),
         Refusal::Blocked(blocked) => {
-            let problem = Problem::new(
-                403,
-                "BLOCKED",
-                Text::new("You cannot buy here at the moment.", "您当前无法参与抢购。"),
-            );
+            let problem =
+                Problem::new(403, "BLOCKED", Text::new("You cannot buy here at the moment.", "您当前无法参与抢购。"));
             match blocked.retry_after_ms {
                 Some(wait) => problem.retry_after_ms(wait),
                 None => problem,

@@ -272,7 +272,11 @@ async fn cancel(state: &State, request: &Request) -> Result<Response, Problem> {
     match outcome {
         Some(Outcome::Settled { .. }) => {}
         Some(Outcome::Busy | Outcome::Unknown) | None => {
-            return Err(Problem::new(503, "UNAVAILABLE", Text::new("Please try again in a moment.", "系统繁忙，请稍后重试。")));
+            return Err(Problem::new(
+                503,
+                "UNAVAILABLE",
+                Text::new("Please try again in a moment.", "系统繁忙，请稍后重试。"),
+            ));
         }
     }
     // What this does not bring about at once, the sweep does.

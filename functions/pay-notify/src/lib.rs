@@ -105,7 +105,10 @@ async fn notify(state: &State, request: &Request) -> Result<Response, Problem> {
     }
     let notice: Notice = request.json()?;
     if !(1..=MAX_AMOUNT).contains(&notice.amount) {
-        return Err(Problem::validation(Text::new("amount is a positive number of minor units.", "amount 须为正整数（分）。")));
+        return Err(Problem::validation(Text::new(
+            "amount is a positive number of minor units.",
+            "amount 须为正整数（分）。",
+        )));
     }
     let received = Response::json(200, &Received { code: "SUCCESS" })?;
     match notice.status {

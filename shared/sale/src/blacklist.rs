@@ -87,10 +87,7 @@ impl Blacklist {
 
     /// The list and its version, if it is another one than `known`.
     #[allow(clippy::type_complexity, reason = "used once, right above")]
-    async fn read(
-        &self,
-        known: Option<i64>,
-    ) -> Result<Option<(i64, HashMap<UserId, Option<UnixMillis>>)>, StoreError> {
+    async fn read(&self, known: Option<i64>) -> Result<Option<(i64, HashMap<UserId, Option<UnixMillis>>)>, StoreError> {
         let version = self.offers.blacklist_version().await?;
         if known == Some(version) {
             return Ok(None);

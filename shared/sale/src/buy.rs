@@ -99,21 +99,23 @@ where
     );
     let met = shop.orders.put(&row).await?;
     kernel::crash::point("buy.after_row");
+    let mut on_its_way = false;
     let row = match met {
         Put::Created => row,
         Put::Exists(old) if old.fingerprint != row.fingerprint => return reused(shop, &row, &old).await,
         Put::Exists(old) => {
             // A gate that lost the hold took this for a new wish. The row knows better, unless it was put by this very call.
             replayed |= old.created_at != row.created_at;
+            // A retry that comes at once finds the first call's message on its way: sending it again would let impatient
+            // buyers fill the queue.
+            on_its_way = replayed && row.created_at < old.created_at.plus_secs(RESEND_SECS);
             *old
         }
     };
 
     match row.status {
         OrderStatus::PreCreated => {
-            // A retry that comes at once finds the first call's message on its way: sending it again would let impatient buyers
-            // fill the queue. And the row is the outbox: what is not sent now, the sweep sends.
-            let on_its_way = replayed && shop.clock.now() < row.created_at.plus_secs(RESEND_SECS);
+            // The row is the outbox: what is not sent now, the sweep sends.
             if !on_its_way && let Err(error) = shop.queue.send(&OrderMessage::from(&row)).await {
                 tracing::warn!(order_no = %row.order_no, error = &error as &dyn std::error::Error, "left to the sweep to send");
             }

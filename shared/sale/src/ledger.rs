@@ -74,12 +74,7 @@ impl Ledger {
         self.move_all(Move::Cancel(reason), orders.iter().map(OrderMessage::from).collect(), deadline).await
     }
 
-    async fn move_all(
-        &self,
-        to: Move,
-        messages: Vec<OrderMessage>,
-        deadline: UnixMillis,
-    ) -> HashMap<OrderNo, Outcome> {
+    async fn move_all(&self, to: Move, messages: Vec<OrderMessage>, deadline: UnixMillis) -> HashMap<OrderNo, Outcome> {
         let mut seen = HashSet::new();
         let mut by_offer: HashMap<OfferId, Vec<OrderMessage>> = HashMap::new();
         for message in messages {
@@ -246,7 +241,8 @@ impl Ledger {
             }
         }
         for claim in &users {
-            let update = Update::builder().table_name(&self.offers.table).set_key(Some(claim_key(&claim.user_id, offer)));
+            let update =
+                Update::builder().table_name(&self.offers.table).set_key(Some(claim_key(&claim.user_id, offer)));
             items.push(match to {
                 Move::Commit => {
                     // `units + q ≤ limit`, in the form that a condition can take. A missing claim is zero units.

@@ -14,8 +14,8 @@ use redis::aio::ConnectionLike;
 use serde::Serialize;
 
 use crate::gate::{Lowered, Synced};
-use crate::order::OrderStatus;
 use crate::offer::{MAX_PRODUCTS, MAX_TOTAL, OfferId, Rules, SaleState};
+use crate::order::OrderStatus;
 use crate::rebuild::{self, Readiness};
 use crate::store::StoreError;
 use crate::store::offers::{ActivityRow, Change, OfferRow, SkuRow, Written, initial_total};

@@ -174,12 +174,19 @@ where
     let now = stores.clock.now();
     let rows: HashMap<OrderNo, OrderRow> =
         stores.orders.get_many(&suspects).await?.into_iter().map(|row| (row.order_no.clone(), row)).collect();
+    let mut found = Vec::new();
     for (order_no, hold) in suspects.iter().zip(stores.gate.holds(&id, &suspects).await?) {
         let row = rows.get(order_no);
         if row.is_some_and(|row| now.secs() - row.updated_at.secs() < STILL_SECS) {
             continue;
         }
-        let Some(drift) = drift(row, hold.as_ref()) else { continue };
+        if let Some(drift) = drift(row, hold.as_ref()) {
+            found.push((drift, order_no, row, hold));
+        }
+    }
+    // What was lost comes back before anything is given back, or the gate would sell it in between.
+    found.sort_by_key(|(drift, ..)| *drift != Drift::HoldMissing);
+    for (drift, order_no, row, hold) in found {
         comparison.drifts.insert(order_no.clone(), drift);
         match (drift, row, hold) {
             (Drift::HoldMissing, Some(row), _) => {

@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 
 use crate::documents::{
     Accepted, Activity, ActivityAction, ActivityList, ActivityPut, AdminActivity, AdminProduct, AdminSku, AuditReport,
-    BuyRequest, Order, OrderPage, OrderState, Problem, ProductPut, PurchaseResult, ResultStatus, ServerTime, SkuPut,
-    Stats,
+    BuyRequest, Order, OrderPage, OrderState, PayParameters, Problem, ProductPut, PurchaseResult, ResultStatus,
+    ServerTime, SkuPut, Stats,
 };
 use crate::{Backoff, ClientError, Stack, Token};
 
@@ -249,6 +249,16 @@ impl Api {
     /// `GET /api/order/{orderNo}/status`.
     pub async fn order_state(&self, order_no: &str) -> Result<Answer<OrderState>, ClientError> {
         self.get(&format!("/api/order/{order_no}/status")).await
+    }
+
+    /// `POST /api/order/{orderNo}/pay`: what the cashier is opened with. Asked again, it is the same payment.
+    pub async fn pay(&self, order_no: &str) -> Result<Answer<PayParameters>, ClientError> {
+        self.call(Method::POST, &format!("/api/order/{order_no}/pay"), &[], None::<&()>).await
+    }
+
+    /// `POST /api/order/{orderNo}/cancel`. Of an order that is cancelled already the answer is the same.
+    pub async fn cancel(&self, order_no: &str) -> Result<Answer<Order>, ClientError> {
+        self.call(Method::POST, &format!("/api/order/{order_no}/cancel"), &[], None::<&()>).await
     }
 
     // ---- looking

@@ -114,6 +114,22 @@ pub struct OrderPage {
     pub next_cursor: Option<String>,
 }
 
+/// `POST /api/order/{orderNo}/pay`: what the cashier is opened with.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PayParameters {
+    pub order_no: String,
+    /// The shop, as the payment provider knows it.
+    pub merchant_id: String,
+    pub prepay_id: String,
+    /// The cashier's page.
+    pub pay_url: String,
+    pub amount: i64,
+    pub currency: String,
+    #[serde(default)]
+    pub pay_deadline: Option<Timestamp>,
+}
+
 /// `GET /api/seckill/time`: epoch milliseconds.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -252,6 +268,8 @@ pub struct AdminProduct {
     pub unlimited: bool,
     #[serde(default)]
     pub image: Option<String>,
+    /// While it is not, buyers are answered `NOT_READY`.
+    pub gate_ready: bool,
 }
 
 /// `POST /api/admin/activities/{activityId}/{action}`.
@@ -325,11 +343,24 @@ pub struct AuditCounts {
     pub sold: i64,
     /// Holds not yet settled with their row.
     pub pending: usize,
+    /// By currency.
+    pub money: BTreeMap<String, Money>,
     /// Messages in the orders queue and in its dead-letter queue.
     pub queued: u64,
     pub dead_letters: u64,
     /// Offers whose sums moved under the audit's eyes, so that it did not judge them.
     pub moving: usize,
+}
+
+/// Money of one currency, in minor units: `received` is the sum of the others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Money {
+    pub received: u64,
+    pub paid: u64,
+    pub refund_due: u64,
+    pub refunded: u64,
+    pub unmatched: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -581,6 +612,9 @@ pub struct Problem {
     /// With `ENDED`.
     #[serde(default)]
     pub ends_at: Option<Timestamp>,
+    /// With `ORDER_STATE`.
+    #[serde(default)]
+    pub order_status: Option<OrderStatus>,
 }
 
 /// Why a call was refused.

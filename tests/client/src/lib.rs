@@ -9,11 +9,13 @@
 //!    answer, 429, 503), send the *same* id again after a [`Backoff`]: it leads to the same order.
 //! 4. A 202 is a right to the goods, not yet an order. The result arrives as a `seckill_result` frame
 //!    ([`Socket::result_of`]); acknowledge it with [`Socket::result_ack`], or every `sync` repeats it.
-//! 5. A socket that breaks is opened again after a random wait ([`Socket::reconnect`]), and `sync` replays what was
+//! 5. [`Api::pay`] answers with what the payment provider's page is opened with; what is done there is [`Cashier::pay`].
+//!    The order is PAID when the provider has told the shop: the socket says so ([`Socket::order_in`]).
+//! 6. A socket that breaks is opened again after a random wait ([`Socket::reconnect`]), and `sync` replays what was
 //!    missed. Without any socket, [`Api::follow`] polls with growing waits.
 //!
 //! In reading order: [`Stack`] (where a deployment listens), [`TokenBuilder`] (who calls), [`documents`] and [`frames`]
-//! (what goes over the wire), [`Api`], [`Socket`].
+//! (what goes over the wire), [`Api`], [`Socket`], [`Cashier`].
 //!
 //! Documents and frames that the contract fixes are read with `deny_unknown_fields` and closed enums: an answer that
 //! drifts from the contract is an error here, before a user meets it. Every wait has an end; every buffer has a bound.
@@ -25,6 +27,7 @@
 
 mod api;
 mod backoff;
+mod cashier;
 pub mod documents;
 mod error;
 pub mod frames;
@@ -34,6 +37,7 @@ mod token;
 
 pub use api::{Answer, Api, Followed, Headers, RawAnswer, RawRequest, Watch};
 pub use backoff::Backoff;
+pub use cashier::{Cashier, Movement, Outcome, Paying, Receipt};
 pub use error::ClientError;
 pub use reqwest::Method;
 pub use socket::{Away, ConnectOptions, Delivered, Received, Socket};

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::{Error as WsError, Message, Utf8Bytes};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
+use crate::documents::OrderStatus;
 use crate::frames::{ClientFrame, FrameErrorCode, SeckillResult, ServerFrame};
 use crate::{Backoff, ClientError, Stack, Token};
 
@@ -202,10 +203,29 @@ impl Socket {
     /// The result of one order, now or when it comes. Results of other orders are kept until they are asked for. A server
     /// that is busy for a moment (`RETRY_LATER`) is asked to `sync` again.
     pub async fn result_of(&mut self, order_no: &str, within: Duration) -> Result<Delivered, ClientError> {
+        self.heard(order_no, |_| true, within).await
+    }
+
+    /// The news that an order has come to `status`, now or when it comes.
+    pub async fn order_in(
+        &mut self,
+        order_no: &str,
+        status: OrderStatus,
+        within: Duration,
+    ) -> Result<Delivered, ClientError> {
+        self.heard(order_no, |result| result.order_status == status, within).await
+    }
+
+    async fn heard(
+        &mut self,
+        order_no: &str,
+        is_it: impl Fn(&SeckillResult) -> bool,
+        within: Duration,
+    ) -> Result<Delivered, ClientError> {
         let deadline = Instant::now() + within;
         let mut backoff = Backoff::new(FIRST_RETRY, LONGEST_RETRY);
         loop {
-            if let Some(delivered) = self.delivered.get(order_no) {
+            if let Some(delivered) = self.delivered.get(order_no).filter(|delivered| is_it(&delivered.result)) {
                 return Ok(delivered.clone());
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -322,7 +342,6 @@ async fn carry(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documents::OrderStatus;
     use tokio::net::TcpListener;
     use tokio_tungstenite::accept_async;
 

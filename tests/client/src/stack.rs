@@ -19,12 +19,20 @@ pub struct Stack {
     pub ws_url: String,
     admin_token: Secret,
     pub jwt: Jwt,
+    /// Where the payment provider listens, without a slash at the end.
+    pub pay_provider_url: String,
+    /// What the provider and the shop sign with.
+    pub pay_notify_secret: Secret,
+    /// The shop, as the provider knows it.
+    pub merchant_id: String,
     pub redis_url: String,
     pub aws_endpoint: String,
     pub tables: Tables,
     pub queues: Queues,
     /// Short name (`buy`) to the deployed name.
     pub functions: BTreeMap<String, String>,
+    /// Name of the bus that paid orders are published on.
+    pub event_bus: String,
 }
 
 /// What tokens are signed with and made out to.
@@ -43,6 +51,7 @@ pub struct Jwt {
 pub struct Tables {
     pub orders: String,
     pub offers: String,
+    pub payments: String,
     pub connections: String,
 }
 
@@ -51,6 +60,7 @@ pub struct Tables {
 pub struct Queues {
     pub orders: String,
     pub dlq: String,
+    pub reminders: String,
 }
 
 /// A text that no log may show.
@@ -108,11 +118,12 @@ mod tests {
 
     const OUTPUTS: &str = r#"{
         "httpUrl": "http://127.0.0.1:4566/_aws/execute-api/abc/", "wsUrl": "ws://127.0.0.1:4566/_aws/execute-api/def/prod",
-        "adminToken": "canary-admin", "payNotifySecret": "canary-pay", "merchantId": "m1",
+        "adminToken": "canary-admin", "payProviderUrl": "http://127.0.0.1:4577", "payNotifySecret": "canary-pay", "merchantId": "m1",
         "jwt": {"kid": "local", "secret": "canary-key", "iss": "https://hotcake.local", "aud": "hotcake", "adminAud": "hotcake-admin"},
         "redisUrl": "redis://127.0.0.1:6477", "awsEndpoint": "http://127.0.0.1:4566",
-        "tables": {"orders": "o", "offers": "f", "connections": "c"},
-        "queues": {"orders": "http://q", "dlq": "http://d"}, "functions": {"buy": "local-buy"}
+        "tables": {"orders": "o", "offers": "f", "payments": "p", "connections": "c"},
+        "queues": {"orders": "http://q", "dlq": "http://d", "reminders": "http://r"}, "functions": {"buy": "local-buy"},
+        "eventBus": "events"
     }"#;
 
     #[test]

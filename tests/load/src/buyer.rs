@@ -50,8 +50,8 @@ pub(crate) struct Story<'a> {
     pub(crate) left: bool,
     pub(crate) failures: Vec<ClientError>,
     pub(crate) ledger: Ledger,
-    /// Stays open until the demo ends: those who leave call a function each, and that would slow the others down.
-    _socket: Option<Socket>,
+    /// Stays open: the buyer also hears whether the order was paid or cancelled.
+    pub(crate) socket: Option<Socket>,
 }
 
 /// One buy call.
@@ -119,7 +119,7 @@ pub(crate) async fn live<'a>(scene: &Scene<'a>, buyer: &'a Buyer, socket: Option
         left: false,
         failures: Vec::new(),
         ledger: Ledger::default(),
-        _socket: None,
+        socket: None,
     };
     match (buyer.role, scene.stack.user_token(&buyer.user_id)) {
         (Role::Forged(kind), _) => story.knock(scene, kind).await,
@@ -188,7 +188,7 @@ impl Story<'_> {
             scene.decided.one_done();
         }
         if let Ear::Connected(socket) | Ear::Returned(socket) = ear {
-            self._socket = Some(socket);
+            self.socket = Some(socket);
         }
     }
 
@@ -205,13 +205,10 @@ impl Story<'_> {
                     scene.decided.one_more();
                     return;
                 }
-                Pressed::Refused(problem) => {
-                    self.expect_refusal(&problem);
-                    match (problem.code, problem.remaining) {
-                        (ProblemCode::InsufficientStock, Some(left)) if (1..qty).contains(&left) => qty = left,
-                        _ => return,
-                    }
-                }
+                Pressed::Refused(problem) => match (problem.code, problem.remaining) {
+                    (ProblemCode::InsufficientStock, Some(left)) if (1..qty).contains(&left) => qty = left,
+                    _ => return,
+                },
                 Pressed::Nothing => return,
             }
         }
@@ -352,7 +349,9 @@ impl Story<'_> {
                 Ok(answer) => {
                     let asked_wait = answer.asked_wait();
                     let replayed = answer.headers.is_replay();
-                    let code = answer.problem().map_or("202", |problem| problem.code.as_str());
+                    let code = answer.problem().map(|problem| problem.code);
+                    self.expect(answer.problem());
+                    let code = code.map_or("202", ProblemCode::as_str);
                     self.calls.push(Call { code: code.to_owned(), took: Some(answer.took) });
                     match answer.outcome {
                         Ok(accepted) => return Pressed::Accepted { order_no: accepted.order_no, replayed },
@@ -368,6 +367,11 @@ impl Story<'_> {
                         ClientError::Drift { .. } => "off contract".to_owned(),
                         _ => "no answer".to_owned(),
                     };
+                    // The gateway may throttle by itself. What did not come is no answer: whether one comes is judged below.
+                    match &error {
+                        ClientError::NotOurs { status: 429, .. } | ClientError::NoAnswer { .. } => {}
+                        _ => self.ledger.judge(Promise::NothingUnexpected, false, None, || crate::error::chain(&error)),
+                    }
                     self.calls.push(Call { code, took: None });
                     self.failed(error);
                     None
@@ -383,17 +387,27 @@ impl Story<'_> {
         Pressed::Nothing
     }
 
-    /// An honest wish ends with one of these.
-    fn expect_refusal(&mut self, problem: &Problem) {
-        let kept = matches!(
-            problem.code,
-            ProblemCode::AlreadyBought
-                | ProblemCode::LimitExceeded
-                | ProblemCode::StockEmpty
-                | ProblemCode::InsufficientStock
-        );
-        let describe = || format!("{} {} {}", problem.status, problem.code, problem.request_id);
-        self.ledger.judge(Promise::NothingUnexpected, kept, None, describe);
+    /// An honest wish is granted, refused for one of these reasons, or asked to come again; a bad token is sent away.
+    fn expect(&mut self, refusal: Option<&Problem>) {
+        let kept = match (refusal.map(|problem| problem.code), self.buyer.role) {
+            (code, Role::Forged(_)) => code == Some(ProblemCode::Unauthenticated),
+            (None, _) => true,
+            (Some(code), _) => matches!(
+                code,
+                ProblemCode::AlreadyBought
+                    | ProblemCode::LimitExceeded
+                    | ProblemCode::StockEmpty
+                    | ProblemCode::InsufficientStock
+                    | ProblemCode::RateLimited
+                    | ProblemCode::NotStarted
+                    | ProblemCode::NotReady
+                    | ProblemCode::Unavailable
+            ),
+        };
+        self.ledger.judge(Promise::NothingUnexpected, kept, None, || match refusal {
+            Some(problem) => format!("{} {} {}", problem.status, problem.code, problem.request_id),
+            None => "202".to_owned(),
+        });
     }
 
     fn failed(&mut self, error: ClientError) {

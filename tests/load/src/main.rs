@@ -2,12 +2,15 @@
 //!
 //! `make demo` runs it against the stack that `make up` started. It connects a good part of the buyers by WebSocket, sets
 //! up an activity with two offers (one unit per buyer; up to three), waits for the start by the server's clock, and lets
-//! everybody press the button at once. Every 202 is followed to its end. Then the system's own audit says whether it sold
-//! what it had and no more; what only a buyer can see (was I told, did my retry lead to the same order, could I read a
-//! stranger's order) is checked beside it. The report goes to the terminal and to `target/demo/report.json`.
+//! everybody press the button at once. Every 202 is followed to its end; then the sale ends, the winners pay, cancel or let
+//! their orders run out, and it is settled. The system's own audit says whether it sold what it had and no more; what only a
+//! buyer can see (was I told, did my retry lead to the same order, could I read a stranger's order) is checked beside it, and
+//! so is whether the payment provider has the same money in its ledger. The report goes to the terminal and to
+//! `target/demo/report.json`.
 //!
 //! In reading order: [`settings`], [`plan`] (who does what), [`stage`] (the sale is set up), [`storm`] (everybody at
-//! once), [`buyer`] (one of them), [`promises`] (what is checked), [`aftermath`] (strangers, the audit), [`report`].
+//! once), [`buyer`] (one of them), [`till`] (the winners pay), [`promises`] (what is checked), [`aftermath`] (strangers, the
+//! audit), [`report`].
 //!
 //! Exit code: 0 the sale was right, 1 it was not, 2 the demo could not be run to its end.
 #![allow(
@@ -27,6 +30,7 @@ mod report;
 mod settings;
 mod stage;
 mod storm;
+mod till;
 
 use std::process::ExitCode;
 
@@ -72,10 +76,12 @@ async fn run(settings: Settings) -> Result<bool, DemoError> {
 
     let sockets = storm::connect(&stack, &plan, &progress).await?;
     let sale = stage::set(&api, &stack, &plan, &settings, &progress).await?;
-    let crowd = storm::run(&api, &stack, &plan, &sale, &settings, sockets, &progress).await?;
-    let aftermath = aftermath::look(&api, &stack, &plan, &sale, &settings, &crowd, &progress).await?;
+    let mut crowd = storm::run(&api, &stack, &plan, &sale, &settings, sockets, &progress).await?;
+    let stats = aftermath::count(&api, &stack, &plan, &sale, &settings, &mut crowd).await?;
+    let till = till::run(&api, &stack, &sale, &mut crowd, &progress).await?;
+    let aftermath = aftermath::look(&api, &stack, &plan, &sale, &crowd, &progress).await?;
 
-    let report = Report::new(&settings, &plan, &sale, &crowd, aftermath);
+    let report = Report::new(&settings, &plan, &sale, &crowd, stats, till, aftermath);
     report.save(&settings.report)?;
     report.print(&settings.report, &stack);
     Ok(report.is_right())

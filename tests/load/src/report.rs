@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use client::Stack;
-use client::documents::{AuditReport, OrderStatus, Verdict};
+use client::documents::{AuditReport, OrderStatus, Stats, Verdict};
 use serde::Serialize;
 
 use crate::aftermath::Aftermath;
@@ -16,8 +16,9 @@ use crate::latency::Percentiles;
 use crate::plan::{Offer, Plan};
 use crate::promises::Check;
 use crate::settings::Settings;
-use crate::stage::{PRICE, SPARE, Sale, title};
+use crate::stage::{CURRENCY, Sale};
 use crate::storm::Crowd;
+use crate::till::{Books, Fate, Till};
 
 /// Breaches and order numbers shown on the terminal for one check; the file has them all.
 const SHOWN: usize = 10;
@@ -27,7 +28,7 @@ const SHOWN: usize = 10;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
     verdict: Verdict,
-    /// Units in orders, over both offers, as the system counts them.
+    /// Units in orders at the end of the storm, over both offers, as the system counts them.
     committed: i64,
     /// Units that were for sale.
     total: i64,
@@ -40,6 +41,15 @@ pub(crate) struct Report {
     buy: Percentiles,
     storm_secs: f64,
     time_to_result: TimeToResult,
+    pay_window_secs: u64,
+    /// Orders by what their winners did.
+    fates: BTreeMap<Fate, usize>,
+    /// From the provider's receipt to hearing that the order is PAID.
+    time_to_paid: Percentiles,
+    /// From the end of the sale to its settlement.
+    settled_after_secs: Option<f64>,
+    /// In minor units.
+    money: Books,
     audit: AuditReport,
     /// How often the audit looked until it passed, or gave up.
     audit_looks: u32,
@@ -97,11 +107,21 @@ struct TimeToResult {
 }
 
 impl Report {
-    pub(crate) fn new(settings: &Settings, plan: &Plan, sale: &Sale, crowd: &Crowd<'_>, aftermath: Aftermath) -> Self {
-        let Aftermath { ledger, audit, looks, stats } = aftermath;
+    pub(crate) fn new(
+        settings: &Settings,
+        plan: &Plan,
+        sale: &Sale,
+        crowd: &Crowd<'_>,
+        stats: Stats,
+        mut till: Till,
+        aftermath: Aftermath,
+    ) -> Self {
+        let Aftermath { ledger, audit, looks } = aftermath;
+        let money = till.compare(audit.counts.money.get(CURRENCY).copied().unwrap_or_default());
         let mut all = crate::promises::Ledger::default();
         all.merge(&sale.ledger);
         all.merge(&crowd.ledger);
+        all.merge(&till.ledger);
         all.merge(&ledger);
         let checks = all.checks();
         let right =
@@ -139,6 +159,10 @@ impl Report {
         for end in orders.iter().filter_map(|order| order.end) {
             *by_status.entry(end.order_status).or_default() += 1;
         }
+        let mut fates = BTreeMap::new();
+        for bill in &till.bills {
+            *fates.entry(bill.fate).or_default() += 1;
+        }
         Self {
             verdict: if right { Verdict::Pass } else { Verdict::Fail },
             committed: offers.iter().map(|offer| offer.committed).sum(),
@@ -167,6 +191,11 @@ impl Report {
             buy: Percentiles::of(crowd.stories.iter().flat_map(|story| &story.calls).filter_map(|call| call.took)),
             storm_secs: crowd.took.as_secs_f64(),
             time_to_result,
+            pay_window_secs: sale.pay_window.as_secs(),
+            fates,
+            time_to_paid: Percentiles::of(till.bills.iter().filter_map(|bill| bill.told_after)),
+            settled_after_secs: till.settled_after.map(|after| after.as_secs_f64()),
+            money,
             audit,
             audit_looks: looks,
             checks,
@@ -223,16 +252,44 @@ impl Report {
             let units = format!("committed {} of {}, {left} left at the gate", offer.committed, offer.total);
             (format!("Offer {} (limit {})", offer.sku_id, offer.limit_per_user), units)
         }));
+        rows.push((format!("At the till ({} s to pay)", self.pay_window_secs), String::new()));
+        rows.extend(self.fates.iter().map(|(fate, count)| (format!("  {}", fate_name(*fate)), format!("{count:>5}"))));
+        let paid = &self.time_to_paid;
+        rows.push(("  from paying to hearing PAID".to_owned(), format!("{:>5}   {}", paid.count, percentiles(paid))));
+        let settled = self.settled_after_secs.map_or("not settled".to_owned(), |secs| format!("after {secs:.0} s"));
+        rows.push(("  settled".to_owned(), settled));
+        rows.extend(self.money_rows());
         let Hardware { cores, cpu, memory_gib, os } = &self.hardware;
         rows.push(("Hardware".to_owned(), format!("{cores} cores, {cpu}, {memory_gib} GiB, {os}")));
         aligned(&rows)
     }
 
+    /// What the provider says beside what the shop says.
+    fn money_rows(&self) -> Vec<(String, String)> {
+        let Books { shop, provider_took, provider_paid_back } = self.money;
+        let row = |name: &str, shop: u64, provider: Option<u64>| {
+            let provider = provider.map(major).unwrap_or_default();
+            (format!("  {name}"), format!("{:>12} {provider:>12}", major(shop)))
+        };
+        vec![
+            (format!("Money ({CURRENCY})"), format!("{:>12} {:>12}", "the shop", "the provider")),
+            row("received", shop.received, Some(provider_took)),
+            row("  for paid orders", shop.paid, None),
+            row("  to be paid back", shop.refund_due, None),
+            row("  paid back", shop.refunded, Some(provider_paid_back)),
+            row("  for nobody knows what", shop.unmatched, None),
+        ]
+    }
+
     fn judgement(&self) -> String {
-        let mut lines = vec!["What buyers were promised".to_owned()];
+        let mut lines = vec!["\nWhat buyers were promised".to_owned()];
         for check in &self.checks {
-            let mark = if check.passed { "ok  " } else { "FAIL" };
-            lines.push(format!("  {mark} {} ({} cases, {} broken)", check.promise, check.cases, check.breaches.len()));
+            lines.push(match (check.cases, check.passed) {
+                (0, _) => format!("  -    {} (not tested)", check.promise),
+                (1, true) => format!("  ok   {} (1 case)", check.promise),
+                (cases, true) => format!("  ok   {} ({cases} cases)", check.promise),
+                (cases, false) => format!("  FAIL {} ({} of {cases} broken)", check.promise, check.breaches.len()),
+            });
             lines.extend(
                 check
                     .breaches
@@ -255,35 +312,45 @@ impl Report {
         if audit.counts.moving > 0 {
             lines.push(format!("  {} offers still moved and were not judged", audit.counts.moving));
         }
-        lines.push(format!("Verdict: {} (committed {} of {})\n", word(self.verdict), self.committed, self.total));
+        lines.push(format!(
+            "Verdict: {} (committed {} of {}, {} paid)\n",
+            word(self.verdict),
+            self.committed,
+            self.total,
+            self.audit.counts.sold
+        ));
         lines.join("\n")
     }
 
-    /// Lines to paste. The stack is still up.
+    /// Lines to paste. The stack is still up; the demo's own sale is over, so `make sale` opens another one.
     fn what_next(&self, stack: &Stack) -> String {
         let (url, activity, redis) = (&stack.http_url, &self.activity_id, &stack.redis_url);
-        let sku = format!("{activity}-{}", Offer::Single.name());
-        let (title, limit) = (title(Offer::Single), Offer::Single.limit());
-        let more = u64::from(self.parameters.stock_per_offer) + SPARE;
+        let audit = format!(
+            r#"curl -sw '\n' '{url}/api/admin/activities/a1/audit?boundSecs=0' \
+    -H "Authorization: Bearer $(make -s token USER=root ROLE=admin)""#
+        );
+        let gate = format!("redis-cli -u {redis} HINCRBY 'seckill:book:{{a1:s10}}' avail");
         format!(
             r#"The stack is still up. Try:
 
-  # what is on sale
-  curl -sw '\n' {url}/api/seckill/activities/{activity}
+  # what the demo's sale came to, step by step
+  curl -sw '\n' {url}/api/admin/activities/{activity}/changes \
+    -H "Authorization: Bearer $(make -s token USER=root ROLE=admin)"
 
-  # put {SPARE} more units on sale, and buy one; then ask what became of it
-  curl -sw '\n' -X PUT {url}/api/admin/activities/{activity}/products/{sku} \
-    -H "Authorization: Bearer $(make -s token USER=root ROLE=admin)" -H 'Content-Type: application/json' \
-    -d '{{"title":"{title}","price":{PRICE},"currency":"CNY","total":{more},"limitPerUser":{limit}}}'
+  # open another sale, and buy; what became of it; and where to pay it (payUrl is a page)
+  make sale
   curl -sw '\n' -X POST {url}/api/seckill/buy \
     -H "Authorization: Bearer $(make -s token USER=demo)" -H 'Content-Type: application/json' \
-    -H 'X-Request-ID: my-first-wish' -d '{{"activityId":"{activity}","skuId":"{sku}"}}'
+    -H 'X-Request-ID: my-first-wish' -d '{{"activityId":"a1","skuId":"s10"}}' | tee target/demo/bought.json
   curl -sw '\n' {url}/api/orders -H "Authorization: Bearer $(make -s token USER=demo)"
+  curl -sw '\n' -X POST {url}/api/order/$(grep -o 'SK[A-Z2-7]*' target/demo/bought.json)/pay \
+    -H "Authorization: Bearer $(make -s token USER=demo)"
 
-  # ask the audit; then put a unit too many into Redis and ask again: FAIL, naming I2
-  curl -sw '\n' '{url}/api/admin/activities/{activity}/audit?boundSecs=0' \
-    -H "Authorization: Bearer $(make -s token USER=root ROLE=admin)"
-  redis-cli -u {redis} HINCRBY 'seckill:book:{{{activity}:{sku}}}' avail 1
+  # ask the audit; put a unit too many into Redis and ask again: FAIL, naming I2; and take it out again
+  {audit}
+  {gate} 1
+  {audit}
+  {gate} -1
 "#
         )
     }
@@ -299,6 +366,22 @@ fn aligned(rows: &[(String, String)]) -> String {
     let lines: Vec<String> =
         rows.iter().map(|(name, value)| format!("{name:<width$}  {value}").trim_end().to_owned()).collect();
     lines.join("\n")
+}
+
+/// Minor units as people write them.
+fn major(minor: u64) -> String {
+    format!("{}.{:02}", minor / 100, minor % 100)
+}
+
+const fn fate_name(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Pays => "paid",
+        Fate::PaysAndIsToldThrice => "paid, the notice came three times",
+        Fate::FailsThenPays => "paid after a try that failed",
+        Fate::Cancels => "cancelled by the buyer",
+        Fate::RunsOut => "ran out of time",
+        Fate::PaysLate => "paid too late",
+    }
 }
 
 const fn word(verdict: Verdict) -> &'static str {

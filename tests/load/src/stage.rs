@@ -14,16 +14,19 @@ use crate::settings::Settings;
 
 /// From the setup to the start: enough for a few calls to cold functions.
 const START_LEAD: SignedDuration = SignedDuration::from_secs(10);
-/// Long enough to play with the stack afterwards.
+/// It is ended by hand.
 const OPEN_FOR: SignedDuration = SignedDuration::from_hours(2);
-const PAY_WINDOW_SECS: u32 = 900;
+/// Long enough for the storm and for all winners to come to the till, and no longer: the demo waits for those who let it
+/// run out. So much, and a second more for each of so many buyers and units.
+const PAY_WINDOW_SECS: u32 = 25;
+const BUYERS_A_SECOND: u32 = 80;
+const UNITS_A_SECOND: u32 = 10;
 /// Short, so that a buyer with two wishes meets the limit and still gets through within the demo.
 const USER_INTERVAL_MS: u32 = 1_000;
 const DEVICE_IP_INTERVAL_MS: u32 = 1_000;
-/// Units of the SKU that no offer gets: to put more on sale afterwards.
-pub(crate) const SPARE: u64 = 10;
 /// Minor units (分).
-pub(crate) const PRICE: i64 = 9_900;
+const PRICE: i64 = 9_900;
+pub(crate) const CURRENCY: &str = "CNY";
 /// Tries of one call, the first wait between them and the longest.
 const MAX_TRIES: u32 = 5;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -37,13 +40,16 @@ pub(crate) struct Sale {
     pub(crate) activity_id: String,
     /// By the own clock.
     pub(crate) opens: Instant,
+    /// How long an order may wait for its payment.
+    pub(crate) pay_window: Duration,
+    pub(crate) clock: ServerClock,
     /// What was judged before the start.
     pub(crate) ledger: Ledger,
 }
 
 /// The server's clock as seen from here.
 #[derive(Debug, Clone, Copy)]
-struct ServerClock {
+pub(crate) struct ServerClock {
     at: Instant,
     shows: Timestamp,
 }
@@ -63,7 +69,7 @@ impl ServerClock {
         best.map(|(_, clock)| clock).ok_or(DemoError::NoClock { now: 0 })
     }
 
-    fn now(self) -> Timestamp {
+    pub(crate) fn now(self) -> Timestamp {
         self.shows + self.at.elapsed()
     }
 
@@ -86,19 +92,21 @@ pub(crate) async fn set(
     let activity_id = plan.activity_id.clone();
     for offer in Offer::ALL {
         let sku_id = plan.sku_id(offer);
-        let sku = SkuPut { title: title(offer), stock: u64::from(settings.stock) + SPARE };
+        let sku = SkuPut { title: title(offer), stock: settings.stock.into() };
         let what = format!("putting SKU {sku_id}");
         accepted(&what, async || admin.put_sku(&sku_id, &sku).await).await?;
     }
 
     let clock = ServerClock::read(api).await?;
+    let buyers = u32::try_from(settings.buyers).unwrap_or(u32::MAX);
+    let pay_window_secs = PAY_WINDOW_SECS + buyers / BUYERS_A_SECOND + settings.stock.min(buyers) / UNITS_A_SECOND;
     // Whole milliseconds: what the documents show.
     let starts_at = truncated(clock.now() + START_LEAD);
     let activity = ActivityPut {
         name: "Demo".to_owned(),
         starts_at,
         ends_at: starts_at + OPEN_FOR,
-        pay_window_secs: PAY_WINDOW_SECS,
+        pay_window_secs,
         user_interval_ms: USER_INTERVAL_MS,
         device_ip_interval_ms: DEVICE_IP_INTERVAL_MS,
     };
@@ -109,7 +117,7 @@ pub(crate) async fn set(
         let product = ProductPut {
             title: title(offer),
             price: PRICE,
-            currency: "CNY".to_owned(),
+            currency: CURRENCY.to_owned(),
             total: settings.stock.into(),
             limit_per_user: offer.limit(),
         };
@@ -122,7 +130,8 @@ pub(crate) async fn set(
     let opens = clock.local(starts_at);
     let wait = opens.saturating_duration_since(Instant::now());
     progress.say(&format!("activity {activity_id} opens at {starts_at}, in {:.1} s", wait.as_secs_f64()));
-    Ok(Sale { activity_id, opens, ledger })
+    let pay_window = Duration::from_secs(pay_window_secs.into());
+    Ok(Sale { activity_id, opens, pay_window, clock, ledger })
 }
 
 /// Somebody who is not of the crowd presses the button before the start.
@@ -146,7 +155,7 @@ async fn press_too_early(
     Ok(ledger)
 }
 
-pub(crate) fn title(offer: Offer) -> String {
+fn title(offer: Offer) -> String {
     match offer {
         Offer::Single => "Hotcake, one per person".to_owned(),
         Offer::Multi => "Hotcake, up to three".to_owned(),
@@ -166,7 +175,10 @@ pub(crate) async fn accepted<T>(
 }
 
 /// Calls until there is an answer that stands: a cold function on a busy machine may need a second try.
-async fn insist<T>(what: &str, call: impl AsyncFn() -> Result<Answer<T>, ClientError>) -> Result<Answer<T>, DemoError> {
+pub(crate) async fn insist<T>(
+    what: &str,
+    call: impl AsyncFn() -> Result<Answer<T>, ClientError>,
+) -> Result<Answer<T>, DemoError> {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     let mut tries = 0;
     loop {

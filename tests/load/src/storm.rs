@@ -148,7 +148,7 @@ pub(crate) async fn run<'a>(
 }
 
 /// A phase that has to end.
-async fn within<T>(
+pub(crate) async fn within<T>(
     bound: Duration,
     what: &'static str,
     phase: &Phase,

@@ -17,10 +17,12 @@ use tokio::task::JoinHandle;
 /// The tables' names here.
 pub const ORDERS: &str = "orders";
 pub const OFFERS: &str = "offers";
+pub const PAYMENTS: &str = "payments";
 pub const CONNECTIONS: &str = "connections";
 
 /// Logical id in the template → name here.
-const TABLES: [(&str, &str); 3] = [("OrdersTable", ORDERS), ("OffersTable", OFFERS), ("ConnectionsTable", CONNECTIONS)];
+const TABLES: [(&str, &str); 4] =
+    [("OrdersTable", ORDERS), ("OffersTable", OFFERS), ("PaymentsTable", PAYMENTS), ("ConnectionsTable", CONNECTIONS)];
 
 const TEMPLATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml");
 

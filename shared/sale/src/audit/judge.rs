@@ -179,7 +179,8 @@ impl Judge {
     /// I6.
     fn money(&mut self, look: &Look) {
         let rows = look.offers.iter().flat_map(|seen| seen.rows.iter().map(move |row| (seen, row)));
-        let rows: HashMap<&OrderNo, (&Seen, &OrderRow)> = rows.map(|(seen, row)| (&row.order_no, (seen, row))).collect();
+        let rows: HashMap<&OrderNo, (&Seen, &OrderRow)> =
+            rows.map(|(seen, row)| (&row.order_no, (seen, row))).collect();
         for (seen, row) in rows.values().filter(|(_, row)| row.status == OrderStatus::Paid) {
             let payment = row.transaction_id.as_ref().and_then(|transaction| seen.paid_by.get(transaction));
             let fits = payment.is_some_and(|payment| {
@@ -281,14 +282,18 @@ impl Judge {
             );
             self.report(Invariant::I2, detail, Vec::new());
         }
-        if counters.available < 0 {
+        // Below zero nothing is sold, and it rises again as the excess that was let in is refused.
+        if counters.available < 0 && self.bound_secs == 0 {
             self.report(
                 Invariant::I2,
                 format!("{}: {} units are available", name(seen), counters.available),
                 Vec::new(),
             );
         }
-        if seen.still && counters.version >= seen.offer.version && counters.total != seen.offer.total {
+        // Units that are out for a row which somebody may be about to write are missing within the bound.
+        let out = if self.bound_secs > 0 { counters.lowering } else { 0 };
+        let differs = counters.total != seen.offer.total && counters.total + out != seen.offer.total;
+        if seen.still && counters.version >= seen.offer.version && differs {
             let detail =
                 format!("{}: the gate sells {} units, the offer has {}", name(seen), counters.total, seen.offer.total);
             self.report(Invariant::I2, detail, Vec::new());

@@ -163,6 +163,8 @@ pub struct Counters {
     pub available: i64,
     pub sold: i64,
     pub loading: Option<i64>,
+    /// Units that are out for a row which is not written yet; the total is smaller by them.
+    pub lowering: i64,
     /// The `gate` field.
     pub gate: String,
 }
@@ -512,13 +514,13 @@ where
 }
 
 /// As [`read_counters`] reads them.
-const COUNTER_FIELDS: [&str; 7] = ["gate", "epoch", "version", "total", "avail", "sold", "loading"];
+const COUNTER_FIELDS: [&str; 8] = ["gate", "epoch", "version", "total", "avail", "sold", "loading", "lowering"];
 /// Fields of the book that are no buyer's.
 const OWN_FIELDS: [&str; 10] =
     ["gate", "epoch", "version", "total", "avail", "sold", "loading", "held", "terms", "lowering"];
 
-fn read_counters(fields: [Option<String>; 7]) -> Result<Option<Counters>, GateError> {
-    let [gate, epoch, version, total, available, sold, loading] = fields;
+fn read_counters(fields: [Option<String>; 8]) -> Result<Option<Counters>, GateError> {
+    let [gate, epoch, version, total, available, sold, loading, lowering] = fields;
     let Some(gate) = gate else {
         return Ok(None);
     };
@@ -536,6 +538,10 @@ fn read_counters(fields: [Option<String>; 7]) -> Result<Option<Counters>, GateEr
         available: count("available", available)?,
         sold: count("sold", sold)?,
         loading,
+        lowering: match lowering.as_deref().and_then(|mark| mark.split(' ').next()) {
+            Some(units) => layout::read_number("lowering", units)?,
+            None => 0,
+        },
         gate,
     }))
 }

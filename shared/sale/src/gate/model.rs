@@ -291,6 +291,7 @@ impl Model {
                 available: 0,
                 sold: self.book.sold(),
                 loading: Some(*epoch),
+                lowering: 0,
                 gate: layout::NOT_READY.to_owned(),
             }),
             Making::Made(settings) => Some(Counters {
@@ -300,6 +301,7 @@ impl Model {
                 available: self.book.available,
                 sold: self.book.sold(),
                 loading: None,
+                lowering: self.book.lowering.map_or(0, |(units, _)| units),
                 gate: layout::gate_field(settings),
             }),
         }

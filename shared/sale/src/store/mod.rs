@@ -205,12 +205,7 @@ pub(crate) async fn batch_get<T: DeserializeOwned>(
                     source: "keys are left unprocessed".into(),
                 });
             }
-            tokio::time::sleep(full_jitter(
-                attempt,
-                Duration::from_millis(50),
-                Duration::from_secs(1),
-            ))
-            .await;
+            tokio::time::sleep(full_jitter(attempt, Duration::from_millis(50), Duration::from_secs(1))).await;
         }
     }
     Ok(rows)

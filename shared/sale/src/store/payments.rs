@@ -233,10 +233,8 @@ impl Payments {
             .set_expression_attribute_values(Some(change.values))
             .build()
             .map_err(corrupt)?;
-        let actions = vec![
-            TransactWriteItem::builder().put(put).build(),
-            TransactWriteItem::builder().update(update).build(),
-        ];
+        let actions =
+            vec![TransactWriteItem::builder().put(put).build(), TransactWriteItem::builder().update(update).build()];
         match write_together(&self.db, actions, "pay").await? {
             Written::Done => Ok(PaidOrder::Paid),
             Written::Refused(0) => Ok(PaidOrder::Recorded),

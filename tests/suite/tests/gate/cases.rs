@@ -270,13 +270,18 @@ async fn p31_stock_goes_up_at_any_time_and_down_to_what_is_held() {
         let of_another_making = GateSettings { epoch: 2, version: 9, ..sale.clone() };
         assert_eq!(house.gate.sync(&house.offer, &of_another_making).await.unwrap(), Synced::EpochDiffers);
 
-        let lower = async |units| house.gate.lower(&house.offer, units).await.unwrap();
+        let lower = async |units| house.gate.lower(&house.offer, units, 3).await.unwrap();
         assert_eq!(lower(6).await, Lowered::Insufficient { available: 5 });
         assert_eq!(balance(&house).await, (5, 2, 0));
         assert_eq!(lower(5).await, Lowered::Done);
         assert_eq!(balance(&house).await, (0, 2, 0));
+        assert_eq!(lower(5).await, Lowered::Contended);
+        // Its row may still come: until then the units stay out.
+        assert_eq!(house.gate.sync(&house.offer, &raised).await.unwrap(), Synced::Unchanged);
+        assert_eq!(balance(&house).await, (0, 2, 0));
         // The row was never lowered after all: the gate takes what it says.
-        assert_eq!(house.gate.sync(&house.offer, &raised).await.unwrap(), Synced::Applied);
+        let later = GateSettings { version: 3, ..raised };
+        assert_eq!(house.gate.sync(&house.offer, &later).await.unwrap(), Synced::Applied);
         assert_eq!(balance(&house).await, (5, 2, 0));
     })
     .await;
@@ -406,7 +411,7 @@ async fn a_gate_is_made_from_rows_and_from_nothing_else() {
         let lost = [hold_of(&request("u4", 1, "k"), LONG_AGO)];
         assert_eq!(gate.take(&house.offer, &lost).await.unwrap(), [Followed::NotReady]);
         assert_eq!(gate.sync(&house.offer, &sale).await.unwrap(), Synced::NotReady);
-        assert_eq!(gate.lower(&house.offer, 1).await.unwrap(), Lowered::NotReady);
+        assert_eq!(gate.lower(&house.offer, 1, 2).await.unwrap(), Lowered::NotReady);
         // A chunk may be sent again, and a load begun again by whoever had no answer.
         for _ in 0..2 {
             assert_eq!(gate.load_chunk(&house.offer, 2, &rows).await.unwrap(), Loading::Going);

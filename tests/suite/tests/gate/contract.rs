@@ -11,7 +11,7 @@ use kernel::time::UnixMillis;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sale::admission::{Admission, AdmitRequest, Fingerprint, HoldState, Refusal};
+use sale::admission::{Admission, AdmitRequest, Blocked, Fingerprint, HoldState, Refusal};
 use sale::gate::model::Model;
 use sale::gate::{GateSettings, LoadHold, NewHold, Snapshot};
 use sale::offer::SaleState;
@@ -35,13 +35,16 @@ enum Step {
         user: u8,
         units: u32,
         device: u8,
+        blocked: bool,
     },
     Confirm(Vec<u8>),
     Release(Vec<u8>),
     Sell(Vec<u8>),
     Take(Vec<(u8, u8, u32)>),
     Sync(GateSettings),
-    Lower(i64),
+    Lower(i64, i64),
+    Unlower(i64),
+    CoolDown(u8),
     LoadBegin(i64),
     LoadChunk(i64, Vec<LoadHold>),
     LoadFinish(GateSettings),
@@ -121,12 +124,18 @@ fn new_hold(order: u8, user: u8, units: u32, age_ms: i64) -> NewHold {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let admit = (0..10_u8, 0..4_u8, 1..4_u32, 0..3_u8).prop_map(|(order, user, units, device)| Step::Admit {
-        order,
-        user,
-        units,
-        device,
+    let any = (0..10_u8, 0..4_u8, 1..4_u32, 0..3_u8, 0..20_u8).prop_map(|(order, user, units, device, blocked)| {
+        Step::Admit { order, user, units, device, blocked: blocked == 0 }
     });
+    // The same wish whenever the order is the same, or few would ever be repeated.
+    let same = (0..10_u8, 0..3_u8).prop_map(|(order, device)| Step::Admit {
+        order,
+        user: order % 4,
+        units: u32::from(order % 3) + 1,
+        device,
+        blocked: false,
+    });
+    let admit = prop_oneof![any, same];
     prop_oneof![
         24 => admit,
         3 => orders().prop_map(Step::Confirm),
@@ -134,7 +143,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => orders().prop_map(Step::Sell),
         2 => vec((0..10_u8, 0..4_u8, 1..4_u32), 1..3).prop_map(Step::Take),
         6 => gate_settings().prop_map(Step::Sync),
-        2 => (1..4_i64).prop_map(Step::Lower),
+        2 => (1..4_i64, 2..7_i64).prop_map(|(units, version)| Step::Lower(units, version)),
+        1 => (2..7_i64).prop_map(Step::Unlower),
+        1 => (0..4_u8).prop_map(Step::CoolDown),
         1 => (1..4_i64).prop_map(Step::LoadBegin),
         1 => (1..4_i64, vec(load_hold(), 0..4)).prop_map(|(epoch, holds)| Step::LoadChunk(epoch, holds)),
         1 => gate_settings().prop_map(Step::LoadFinish),
@@ -161,7 +172,7 @@ impl Pair<'_> {
         let (gate, offer) = (&self.house.gate, &self.house.offer);
         let numbers = |orders: &[u8]| -> Vec<OrderNo> { orders.iter().copied().map(order_no).collect() };
         match step {
-            Step::Admit { order, user, units, device } => {
+            Step::Admit { order, user, units, device, blocked } => {
                 let quantity = (*units).try_into().unwrap();
                 let request = AdmitRequest {
                     order_no: order_no(*order),
@@ -169,7 +180,7 @@ impl Pair<'_> {
                     quantity,
                     fingerprint: Fingerprint::of(quantity),
                     device_address: format!("d{device}|203.0.113.7"),
-                    blocked: None,
+                    blocked: blocked.then_some(Blocked { retry_after_ms: None }),
                 };
                 self.admit(&request).await;
             }
@@ -199,9 +210,17 @@ impl Pair<'_> {
                 let model = self.model.sync(settings);
                 self.agree("sync", real, model);
             }
-            Step::Lower(units) => {
-                let real = gate.lower(offer, *units).await.unwrap();
-                let model = self.model.lower(*units);
+            Step::Unlower(version) => {
+                gate.unlower(offer, *version).await.unwrap();
+                self.model.unlower(*version);
+            }
+            Step::CoolDown(user) => {
+                gate.cool_down(offer, &user_id(*user), FAR_AHEAD).await.unwrap();
+                self.model.cool_down(&user_id(*user), FAR_AHEAD);
+            }
+            Step::Lower(units, version) => {
+                let real = gate.lower(offer, *units, *version).await.unwrap();
+                let model = self.model.lower(*units, *version);
                 self.agree("lower", real, model);
             }
             Step::LoadBegin(epoch) => self.load_begin(*epoch).await,
@@ -252,6 +271,14 @@ impl Pair<'_> {
         ) = (&mut real, &model)
         {
             assert!(real_wait.abs_diff(*wait) < CLOCKS_APART_MS, "{real_wait} and {wait}");
+            *real_wait = *wait;
+        }
+        if let (
+            Admission::Refused(Refusal::Blocked(Blocked { retry_after_ms: Some(real_wait) })),
+            Admission::Refused(Refusal::Blocked(Blocked { retry_after_ms: Some(wait) })),
+        ) = (&mut real, &model)
+        {
+            assert!(real_wait.abs_diff(*wait) < u64::from(CLOCKS_APART_MS), "{real_wait} and {wait}");
             *real_wait = *wait;
         }
         self.agree("admit", real, model);
@@ -314,7 +341,7 @@ fn kind(answer: &str) -> String {
 }
 
 /// Every answer that the sequences must have met, or they prove little.
-const MUST_BE_SEEN: [&str; 31] = [
+const MUST_BE_SEEN: [&str; 33] = [
     "admit Admitted Terms",
     "admit Replayed Held",
     "admit Replayed Sold",
@@ -342,6 +369,8 @@ const MUST_BE_SEEN: [&str; 31] = [
     "sync NotReady",
     "lower Done",
     "lower Insufficient",
+    "lower Contended",
+    "admit Refused Blocked",
     "load_begin Stale",
     "load_chunk Stale",
     "load_finish Going",

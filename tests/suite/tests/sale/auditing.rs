@@ -10,9 +10,9 @@ use sale::admission::Fingerprint;
 use sale::audit::{self, BOUND_SECS, Invariant, Report, Verdict};
 use sale::gate::NewHold;
 use sale::order::EndReason;
-use suite::dynamo::{OFFERS, ORDERS};
+use suite::dynamo::{OFFERS, ORDERS, PAYMENTS};
 
-use crate::house::{TestSale, order_key, quantity};
+use crate::house::{PAY_WINDOW_SECS, TestSale, order_key, quantity};
 
 /// A quiet sale: of ten units, `first` (two) and `second` of u1 and `other` of u2 are UNPAID; `dead` is FAILED.
 struct Quiet {
@@ -62,9 +62,15 @@ enum Break {
     LoseGate,
     PlantDeadLetter,
     LeaveMessage,
+    DeletePayment,
+    ChangePaymentAmount,
+    MatchAnotherOrder,
+    SwapTransaction,
+    TellNobody,
+    NeverTimeOut,
 }
 
-const ALL: [Break; 24] = [
+const ALL: [Break; 30] = [
     Break::AddUnitInRedis,
     Break::DeleteRow,
     Break::RaiseRemaining,
@@ -89,6 +95,12 @@ const ALL: [Break; 24] = [
     Break::LoseGate,
     Break::PlantDeadLetter,
     Break::LeaveMessage,
+    Break::DeletePayment,
+    Break::ChangePaymentAmount,
+    Break::MatchAnotherOrder,
+    Break::SwapTransaction,
+    Break::TellNobody,
+    Break::NeverTimeOut,
 ];
 
 /// What the audit has to say: each invariant that does not hold now, with the orders it must name.
@@ -237,7 +249,49 @@ async fn break_it(quiet: &Quiet, what: Break) -> Expected {
             sale.orders_queue.plant("{}");
             vec![(Invariant::I9, vec![])]
         }
+        Break::DeletePayment => {
+            paid(sale, other).await;
+            let db = &sale.dynamo.client;
+            db.delete_item().table_name(PAYMENTS).set_key(Some(payment_key("t1"))).send().await.unwrap();
+            vec![(Invariant::I6, vec![other.clone()])]
+        }
+        Break::ChangePaymentAmount => {
+            paid(sale, other).await;
+            change(sale, PAYMENTS, payment_key("t1"), "amount", number(1)).await;
+            vec![(Invariant::I6, vec![other.clone()])]
+        }
+        Break::MatchAnotherOrder => {
+            paid(sale, other).await;
+            change(sale, PAYMENTS, payment_key("t1"), "orderNo", AttributeValue::S(dead.to_string())).await;
+            // One order has no payment, and one payment an order that is not PAID.
+            vec![(Invariant::I6, vec![other.clone()]), (Invariant::I6, vec![dead.clone()])]
+        }
+        Break::SwapTransaction => {
+            paid(sale, other).await;
+            change(sale, ORDERS, order_key(other), "transactionId", AttributeValue::S("t2".to_owned())).await;
+            vec![(Invariant::I6, vec![other.clone()]), (Invariant::I6, vec![other.clone()])]
+        }
+        Break::TellNobody => {
+            sale.pay("t1", other, 1).await;
+            // Nobody was told, the gate neither.
+            vec![(Invariant::I2, vec![other.clone()]), (Invariant::I5, vec![other.clone()])]
+        }
+        Break::NeverTimeOut => {
+            sale.pass_secs(i64::from(PAY_WINDOW_SECS));
+            vec![(Invariant::I5, vec![first.clone(), second.clone(), other.clone()])]
+        }
     }
+}
+
+/// A paid order in good order.
+async fn paid(sale: &TestSale, order_no: &OrderNo) {
+    sale.pay("t1", order_no, 1).await;
+    sale.attend(std::slice::from_ref(order_no)).await;
+    sale.assert_sound().await;
+}
+
+fn payment_key(transaction: &str) -> HashMap<String, AttributeValue> {
+    HashMap::from([("transactionId".to_owned(), AttributeValue::S(transaction.to_owned()))])
 }
 
 async fn change(
@@ -291,7 +345,7 @@ async fn counts_are_what_is_there() {
 #[tokio::test]
 async fn an_activity_that_is_not_there_is_not_audited() {
     let quiet = quiet().await;
-    let none = audit::audit(&quiet.sale.stores, &"a2".parse().unwrap(), 0).await.unwrap();
+    let none = audit::audit(&quiet.sale.stores, &quiet.sale.dead_letters(), &"a2".parse().unwrap(), 0).await.unwrap();
     assert_eq!(none, None);
 }
 
@@ -328,7 +382,10 @@ async fn a_busy_sale_is_not_a_broken_one() {
     let watched = async {
         let mut audits = 0;
         while !done.get() {
-            let report = audit::audit(&sale.stores, sale.activity_id(), BOUND_SECS).await.unwrap().unwrap();
+            let report = audit::audit(&sale.stores, &sale.dead_letters(), sale.activity_id(), BOUND_SECS)
+                .await
+                .unwrap()
+                .unwrap();
             assert_eq!((report.verdict, report.violations), (Verdict::Pass, Vec::new()));
             audits += 1;
         }

@@ -6,7 +6,7 @@ use kernel::time::Clock;
 use sale::buy::{Bought, BuyError};
 use sale::ledger::{Ledger, Outcome};
 use sale::lifecycle::Command;
-use sale::order::{BuyResult, OrderStatus};
+use sale::order::OrderStatus;
 
 use crate::house::{TestSale, done, spec, unpaid};
 use crate::weather::Fault;
@@ -106,7 +106,8 @@ async fn a_row_that_cannot_be_put_is_no_refusal() {
     assert!(matches!(sale.try_buy("u1", 1, "k").await, Err(BuyError::Store(_))));
     sale.weather.clear();
     let order_no = sale.order_no("u1", "k");
-    let again = Bought::Accepted { order_no: order_no.clone(), result: BuyResult::Pending, replayed: true };
+    let again =
+        Bought::Accepted { order_no: order_no.clone(), status: OrderStatus::PreCreated, reason: None, replayed: true };
     assert_eq!(sale.buy("u1", 1, "k").await, again);
     assert!(unpaid(&sale.deliver().await[&order_no]));
     assert_eq!(sale.available().await, 9);
@@ -120,7 +121,7 @@ async fn a_retry_that_meets_the_commit_is_answered() {
     let order_no = sale.bought("u1", 1, "k").await;
     sale.weather.next("PutItem", [Fault::Conflict]);
     sale.pass_secs(1);
-    let again = Bought::Accepted { order_no, result: BuyResult::Pending, replayed: true };
+    let again = Bought::Accepted { order_no, status: OrderStatus::PreCreated, reason: None, replayed: true };
     assert_eq!(sale.buy("u1", 1, "k").await, again);
     sale.deliver().await;
     sale.assert_sound().await;

@@ -3,7 +3,7 @@
 use sale::admission::{HoldState, Refusal};
 use sale::buy::Bought;
 use sale::gate::Followed;
-use sale::order::{BuyResult, EndReason, OrderStatus};
+use sale::order::{EndReason, OrderStatus};
 use sale::store::orders::Cursor;
 use sale::sweep::ABANDON_SECS;
 
@@ -61,7 +61,8 @@ async fn p3_one_user_twice_at_once() {
 async fn p4_a_retry_before_the_sweep_goes_on() {
     let sale = TestSale::open(10, 3).await;
     let order_no = sale.admitted_and_dead("u1", 1, "k1").await;
-    let retried = Bought::Accepted { order_no: order_no.clone(), result: BuyResult::Pending, replayed: true };
+    let retried =
+        Bought::Accepted { order_no: order_no.clone(), status: OrderStatus::PreCreated, reason: None, replayed: true };
     assert_eq!(sale.buy("u1", 1, "k1").await, retried);
     assert_eq!((sale.available().await, sale.units("u1").await), (9, 1));
     assert!(unpaid(&sale.deliver().await[&order_no]));
@@ -114,8 +115,8 @@ async fn a_row_that_comes_too_late_finds_its_place_taken() {
 async fn p5_a_lost_reply_is_counted_once() {
     let sale = TestSale::open(10, 3).await;
     let order_no = sale.bought("u1", 2, "k1").await;
-    for result in [BuyResult::Pending, BuyResult::Success] {
-        let again = Bought::Accepted { order_no: order_no.clone(), result, replayed: true };
+    for status in [OrderStatus::PreCreated, OrderStatus::Unpaid] {
+        let again = Bought::Accepted { order_no: order_no.clone(), status, reason: None, replayed: true };
         assert_eq!(sale.buy("u1", 2, "k1").await, again);
         assert_eq!((sale.available().await, sale.units("u1").await), (8, 2));
         // Two messages about one order, the second time none.
@@ -195,7 +196,7 @@ async fn a_retry_is_told_so_even_by_a_gate_that_forgot() {
     let order_no = sale.bought("u1", 1, "k").await;
     lose_hold(&sale, "u1", "k", 1).await;
     sale.pass_secs(1);
-    let again = Bought::Accepted { order_no, result: BuyResult::Pending, replayed: true };
+    let again = Bought::Accepted { order_no, status: OrderStatus::PreCreated, reason: None, replayed: true };
     assert_eq!(sale.buy("u1", 1, "k").await, again);
     sale.deliver().await;
     sale.assert_sound().await;
@@ -216,7 +217,12 @@ async fn what_is_over_at_the_counter_stays_over() {
     let order_no = sale.bought("u1", 1, "k").await;
     sale.stores.orders.fail(&order_no, EndReason::StockEmpty, sale.now()).await.unwrap();
     // The hold was not let go by whoever ended the order; the retry sees to it.
-    let over = Bought::Accepted { order_no: order_no.clone(), result: BuyResult::Fail, replayed: true };
+    let over = Bought::Accepted {
+        order_no: order_no.clone(),
+        status: OrderStatus::Failed,
+        reason: Some(EndReason::StockEmpty),
+        replayed: true,
+    };
     assert_eq!(sale.buy("u1", 1, "k").await, over);
     assert_eq!(sale.available().await, 10);
     assert_eq!(sale.stores.gate.release(&sale.offer, &[order_no]).await.unwrap(), [Followed::Unchanged]);
@@ -229,7 +235,10 @@ async fn sqs_takes_nothing_and_the_order_is_made_all_the_same() {
     let sale = TestSale::open(10, 3).await;
     let bought = sale.buy_without_queue("u1", 1, "k").await;
     let order_no = sale.order_no("u1", "k");
-    assert_eq!(bought, Bought::Accepted { order_no: order_no.clone(), result: BuyResult::Pending, replayed: false });
+    assert_eq!(
+        bought,
+        Bought::Accepted { order_no: order_no.clone(), status: OrderStatus::PreCreated, reason: None, replayed: false }
+    );
     assert_eq!(sale.deliver().await.len(), 0);
     sale.pass_secs(31);
     assert_eq!(sale.sweep().await.resent, 1);

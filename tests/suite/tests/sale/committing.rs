@@ -108,6 +108,7 @@ async fn too_many_for_the_stock_end_sold_out() {
     let outcomes = sale.deliver().await;
     assert_eq!(outcomes.values().filter(|outcome| unpaid(outcome)).count(), 2);
     assert_eq!(outcomes.values().filter(|outcome| failed(outcome, EndReason::StockEmpty)).count(), 3);
+    sale.looked_at_again().await;
     assert_eq!((sale.available().await, sale.offer_row().await.remaining), (0, 0));
     sale.assert_sound().await;
 }
@@ -123,6 +124,7 @@ async fn the_last_unit_goes_to_an_order_that_fits() {
     assert!(unpaid(&outcomes[&sale.order_no("u1", "k")]));
     assert!(failed(&outcomes[&sale.order_no("u2", "k")], EndReason::StockEmpty));
     assert!(unpaid(&outcomes[&sale.order_no("u3", "k")]));
+    sale.looked_at_again().await;
     sale.assert_sound().await;
 }
 
@@ -135,11 +137,13 @@ async fn too_many_for_the_limit_end_so() {
     let outcomes = sale.deliver().await;
     assert_eq!(outcomes.values().filter(|outcome| unpaid(outcome)).count(), 2);
     assert_eq!(outcomes.values().filter(|outcome| failed(outcome, EndReason::LimitExceeded)).count(), 1);
+    sale.looked_at_again().await;
     assert_eq!((sale.units("u1").await, sale.claim("u1").await), (2, Some(2)));
     // One order above the limit, of a user without any.
     let order_no = sale.let_in_by_force("u2", 3, "k").await;
     assert!(failed(&sale.deliver().await[&order_no], EndReason::LimitExceeded));
     assert_eq!(sale.claim("u2").await, None);
+    sale.looked_at_again().await;
     sale.assert_sound().await;
 }
 

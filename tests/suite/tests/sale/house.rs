@@ -10,29 +10,33 @@ use std::time::Duration;
 use aws_lc_rs::hmac;
 use aws_sdk_dynamodb::types::AttributeValue;
 use kernel::ids::{ActivityId, OrderNo, Quantity, SkuId, UserId};
+use kernel::money::Cents;
 use kernel::time::{Clock, UnixMillis};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use sale::Stores;
 use sale::admission::{Admission, AdmitRequest, Fingerprint, Refusal};
 use sale::audit::{self, Report, Verdict};
 use sale::buy::{self, Bought, BuyError, Purchase, Shop};
+use sale::dead_letters::DeadLetters;
+use sale::due::{self, Attended};
+use sale::follow::{Decided, Following, Messenger, Told};
+use sale::gate::{Counters, Gate, Lowered, NewHold};
 use sale::ledger::{Ledger, Outcome};
-use sale::follow::Following;
-use sale::follow::{Decided, Told};
-use sale::gate::{Counters, Gate, NewHold};
 use sale::lifecycle::{self, ActivitySpec, Command, Edit, OfferSpec, SkuSpec};
 use sale::offer::{OfferId, Rules};
 use sale::order::{self, EndReason, OrderStatus};
+use sale::pay::{Taken, Till};
 use sale::queue::OrderMessage;
 use sale::rebuild;
 use sale::store::offers::{ActivityRow, OfferRow, SkuRow};
 use sale::store::orders::{NewOrder, OrderRow, Put};
-use sale::store::{Offers, Orders};
+use sale::store::payments::{Payment, PaymentState};
+use sale::store::{Offers, Orders, Payments};
 use sale::sweep::{self, Swept};
-use suite::dynamo::{Dynamo, OFFERS, ORDERS};
+use suite::dynamo::{Dynamo, OFFERS, ORDERS, PAYMENTS};
 use suite::redis_server::{RedisServer, Shape};
 
-use crate::queue::{self, TestQueue};
+use crate::queue::{self, TestQueue, TestSqs};
 use crate::weather::Weather;
 
 /// Units that the SKU has before any offer takes some.
@@ -40,6 +44,8 @@ pub(crate) const STOCK: i64 = 10_000;
 /// What one unit costs.
 pub(crate) const PRICE: u64 = 129_900;
 pub(crate) const PAY_WINDOW_SECS: u32 = 900;
+/// The shop, as the payment provider knows it.
+const MERCHANT: &str = "hotcake-test";
 /// How long sales here last, by the test's clock; Redis never sees the end of one.
 const SALE_SECS: i64 = 30 * 24 * 3_600;
 /// How long a commit may try.
@@ -50,7 +56,9 @@ pub(crate) struct TestSale {
     pub dynamo: Dynamo,
     pub weather: Weather,
     pub orders_queue: TestQueue,
+    pub reminders: TestQueue,
     pub dead_letters: TestQueue,
+    _sqs: TestSqs,
     pub stores: Stores<ConnectionManager>,
     pub shop: Shop<ConnectionManager>,
     pub ledger: Ledger,
@@ -60,12 +68,10 @@ pub(crate) struct TestSale {
 impl TestSale {
     /// A shop with a SKU, and nothing for sale.
     pub(crate) async fn closed() -> Self {
-        let (redis, dynamo, orders_queue, dead_letters) = tokio::join!(
-            RedisServer::start(Shape::StandAlone),
-            Dynamo::start(),
-            TestQueue::start(),
-            TestQueue::start()
-        );
+        let (redis, dynamo, sqs) =
+            tokio::join!(RedisServer::start(Shape::StandAlone), Dynamo::start(), TestSqs::start());
+        let orders_queue = sqs.queue("orders");
+        let reminders = sqs.queue("reminders");
         let weather = Weather::before(&dynamo).await;
         let clock = Clock::manual(Clock::System.now());
         let gate = gate_at(&redis.url());
@@ -77,14 +83,15 @@ impl TestSale {
                 gate: gate.clone(),
                 orders: orders.clone(),
                 offers: offers.clone(),
-                queue: orders_queue.queue.clone(),
-                dead_letters: dead_letters.queue.clone(),
+                payments: Payments::new(weather.client.clone(), PAYMENTS.to_owned()),
+                queue: orders_queue.queue(),
+                reminders: reminders.reminders(),
                 clock: clock.clone(),
             },
             shop: Shop {
                 gate,
                 orders: orders.clone(),
-                queue: orders_queue.queue.clone(),
+                queue: orders_queue.queue(),
                 order_no_key: hmac::Key::new(hmac::HMAC_SHA256, b"of the tests"),
                 clock: clock.clone(),
             },
@@ -93,7 +100,9 @@ impl TestSale {
             dynamo,
             weather,
             orders_queue,
-            dead_letters,
+            reminders,
+            dead_letters: sqs.queue("dead-letters"),
+            _sqs: sqs,
             offer,
         };
         done(sale.put_sku(STOCK).await);
@@ -103,11 +112,16 @@ impl TestSale {
     /// An open sale of `total` units, `limit` for each user.
     pub(crate) async fn open(total: i64, limit: u32) -> Self {
         let sale = Self::closed().await;
-        done(sale.put_activity(-3_600, SALE_SECS).await);
-        done(sale.put_offer(&spec(total, limit)).await);
-        done(lifecycle::preheat(&sale.stores, sale.activity_id()).await.unwrap());
-        assert_eq!(sale.counters().await.available, total);
+        sale.open_with(total, limit, |_| {}).await;
         sale
+    }
+
+    /// Opens a sale by rules of its own.
+    pub(crate) async fn open_with(&self, total: i64, limit: u32, rules: impl FnOnce(&mut Rules)) {
+        done(self.put_activity_with(-3_600, SALE_SECS, rules).await);
+        done(self.put_offer(&spec(total, limit)).await);
+        done(lifecycle::preheat(&self.stores, self.activity_id()).await.unwrap());
+        assert_eq!(self.counters().await.available, total);
     }
 
     pub(crate) fn activity_id(&self) -> &ActivityId {
@@ -147,17 +161,25 @@ impl TestSale {
 
     /// Puts the activity, from and until so many seconds from now.
     pub(crate) async fn put_activity(&self, from_secs: i64, until_secs: i64) -> Edit<ActivityRow> {
+        self.put_activity_with(from_secs, until_secs, |_| {}).await
+    }
+
+    async fn put_activity_with(
+        &self,
+        from_secs: i64,
+        until_secs: i64,
+        change: impl FnOnce(&mut Rules),
+    ) -> Edit<ActivityRow> {
         self.tick();
-        let spec = ActivitySpec {
-            name: "Double Eleven 双十一".to_owned(),
-            rules: Rules {
-                starts_at: self.now().plus_secs(from_secs),
-                ends_at: self.now().plus_secs(until_secs),
-                pay_window_secs: PAY_WINDOW_SECS,
-                user_interval_ms: 0,
-                device_ip_interval_ms: 0,
-            },
+        let mut rules = Rules {
+            starts_at: self.now().plus_secs(from_secs),
+            ends_at: self.now().plus_secs(until_secs),
+            pay_window_secs: PAY_WINDOW_SECS,
+            user_interval_ms: 0,
+            device_ip_interval_ms: 0,
         };
+        change(&mut rules);
+        let spec = ActivitySpec { name: "Double Eleven 双十一".to_owned(), rules };
         spec.check().unwrap();
         lifecycle::put_activity(&self.stores, &admin(), self.activity_id(), &spec).await.unwrap()
     }
@@ -220,10 +242,22 @@ impl TestSale {
     /// Buys what is there to be bought, for the first time.
     pub(crate) async fn bought(&self, user: &str, qty: u32, key: &str) -> OrderNo {
         let order_no = self.order_no(user, key);
-        let expected =
-            Bought::Accepted { order_no: order_no.clone(), result: order::BuyResult::Pending, replayed: false };
+        let expected = Bought::Accepted {
+            order_no: order_no.clone(),
+            status: OrderStatus::PreCreated,
+            reason: None,
+            replayed: false,
+        };
         assert_eq!(self.buy(user, qty, key).await, expected);
         order_no
+    }
+
+    /// Why somebody who would buy one unit is turned away.
+    pub(crate) async fn refusal(&self, user: &str, key: &str) -> Refusal {
+        match self.buy(user, 1, key).await {
+            Bought::Refused(refusal) => refusal,
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn order_no(&self, user: &str, key: &str) -> OrderNo {
@@ -290,11 +324,14 @@ impl TestSale {
         self.ledger.commit(messages, deadline).await
     }
 
+    /// As the consumer does: of those whom the rows refused, the gate is not told.
     pub(crate) async fn follow(&self, outcomes: &HashMap<OrderNo, Outcome>) {
         let mut following = Following::default();
         for (order_no, outcome) in outcomes {
-            if let Outcome::Settled { status, .. } = outcome {
-                following.note(order_no.clone(), *status);
+            match outcome {
+                Outcome::Settled { reason: Some(reason), .. } if reason.is_drift() => {}
+                Outcome::Settled { status, .. } => following.note(order_no.clone(), *status),
+                Outcome::Busy | Outcome::Unknown => {}
             }
         }
         following.tell(&self.stores.gate, &self.offer).await.unwrap();
@@ -310,14 +347,15 @@ impl TestSale {
 
     /// A sweep whose words to the buyers are all stored, or none of them; and those words.
     pub(crate) async fn sweep_telling(&self, stores: &Stores<ConnectionManager>, told: Told) -> (Swept, Vec<Decided>) {
-        let deadline = self.now().plus_secs(60);
-        let words = Mutex::new(Vec::new());
-        let tell = async |decided: &[Decided]| {
-            words.lock().unwrap().extend_from_slice(decided);
-            told
-        };
-        let swept = sweep::sweep(stores, deadline, &tell).await;
-        (swept, words.into_inner().unwrap())
+        let recorder = Recorder::new(told);
+        let swept = sweep::sweep(stores, self.now().plus_secs(60), &recorder).await;
+        (swept, recorder.words())
+    }
+
+    /// The sweep comes by for the holds whose orders the rows refused.
+    pub(crate) async fn looked_at_again(&self) {
+        self.pass_secs(31);
+        self.sweep().await;
     }
 
     /// Sweeps, waits and sweeps, until the lost gate is made again.
@@ -336,6 +374,55 @@ impl TestSale {
     pub(crate) async fn tamper(&self, command: &[&str]) {
         let mut tampering = redis::cmd(command[0]);
         tampering.arg(&command[1..]).exec_async(&mut self.redis.operator().await).await.unwrap();
+    }
+
+    /// Somebody takes units out at the gate, dies before the row is written, and has been dead for a while.
+    pub(crate) async fn die_lowering(&self, units: i64) {
+        let version = self.offer_row().await.version + 1;
+        if self.stores.gate.lower(&self.offer, units, version).await.unwrap() == Lowered::Done {
+            self.tamper(&["HSET", &self.book(), "lowering", &format!("{units} {version} 0")]).await;
+        }
+    }
+
+    /// Redis loses an order's hold, and its units are for sale again.
+    pub(crate) async fn lose_hold(&self, user: &str, order_no: &OrderNo, units: i64) {
+        let (book, units) = (self.book(), units.to_string());
+        self.tamper(&["HDEL", &book, order_no.as_str(), &format!("u:{user}")]).await;
+        self.tamper(&["HINCRBY", &book, "avail", &units]).await;
+        self.tamper(&["ZREM", &self.pending(), order_no.as_str()]).await;
+    }
+
+    /// Book and pending as they are now.
+    pub(crate) async fn copy_gate(&self) -> [Vec<u8>; 2] {
+        let mut redis = self.redis.operator().await;
+        let mut dumps = Vec::new();
+        for key in [self.book(), self.pending()] {
+            dumps.push(redis::cmd("DUMP").arg(key).query_async::<Vec<u8>>(&mut redis).await.unwrap());
+        }
+        dumps.try_into().unwrap()
+    }
+
+    /// What was written since is lost, as after a failover.
+    pub(crate) async fn restore_gate(&self, dumps: [Vec<u8>; 2]) {
+        let mut redis = self.redis.operator().await;
+        for (key, dump) in [self.book(), self.pending()].into_iter().zip(dumps) {
+            let mut restore = redis::cmd("RESTORE");
+            restore.arg(key).arg(0).arg(dump).arg("REPLACE").exec_async(&mut redis).await.unwrap();
+        }
+    }
+
+    /// The order's row says that everybody has been told.
+    pub(crate) async fn forget_due(&self, order_no: &OrderNo, status: OrderStatus) {
+        assert_eq!(self.row(order_no).await.status, status);
+        let update = self.dynamo.client.update_item().table_name(ORDERS).set_key(Some(order_key(order_no)));
+        update.update_expression("REMOVE dueShard, dueAt").send().await.unwrap();
+    }
+
+    /// As if the settlement had died before it told the gates.
+    pub(crate) async fn unarchive(&self) {
+        let key = item_key("ACTIVITY", self.activity_id().as_str());
+        let update = self.dynamo.client.update_item().table_name(OFFERS).set_key(Some(key));
+        update.update_expression("REMOVE archived").send().await.unwrap();
     }
 
     pub(crate) fn book(&self) -> String {
@@ -398,18 +485,115 @@ impl TestSale {
         item_key(&format!("OFFER#{}", self.offer.activity_id), self.offer.sku_id.as_str())
     }
 
+    pub(crate) fn dead_letters(&self) -> DeadLetters {
+        self.dead_letters.dead_letters_of(&self.orders_queue)
+    }
+
+    // Money.
+
+    pub(crate) fn till(&self) -> Till {
+        Till {
+            orders: self.stores.orders.clone(),
+            payments: self.stores.payments.clone(),
+            merchant_id: MERCHANT.parse().unwrap(),
+            clock: self.stores.clock.clone(),
+        }
+    }
+
+    /// What the provider says of a payment of an order, whole.
+    pub(crate) fn payment(&self, transaction: &str, order_no: &OrderNo, units: u64) -> Payment {
+        Payment {
+            transaction_id: transaction.parse().unwrap(),
+            merchant_id: MERCHANT.parse().unwrap(),
+            order_no: order_no.clone(),
+            amount: Cents::new(PRICE * units),
+            currency: "CNY".to_owned().try_into().unwrap(),
+            paid_at: self.now(),
+        }
+    }
+
+    pub(crate) async fn pay(&self, transaction: &str, order_no: &OrderNo, units: u64) -> Taken {
+        self.till().take(&self.payment(transaction, order_no, units)).await.unwrap()
+    }
+
+    pub(crate) async fn money(&self, transaction: &str) -> Option<PaymentState> {
+        let row = self.stores.payments.get(&transaction.parse().unwrap()).await.unwrap();
+        row.map(|row| row.state)
+    }
+
+    // Reminders.
+
+    /// Buys, and has it made: UNPAID.
+    pub(crate) async fn unpaid(&self, user: &str, qty: u32, key: &str) -> OrderNo {
+        let order_no = self.bought(user, qty, key).await;
+        assert!(unpaid(&self.deliver().await[&order_no]));
+        order_no
+    }
+
+    /// Sees to orders as if reminded of them; answers what was done and said.
+    pub(crate) async fn attend(&self, order_nos: &[OrderNo]) -> (Attended, Recorder) {
+        let recorder = Recorder::new(Told::Stored);
+        let deadline = self.now().plus_secs(20);
+        let attended = due::attend(&self.stores, &recorder, order_nos, deadline).await.unwrap();
+        (attended, recorder)
+    }
+
+    /// The buyer lets an order go; the reminder that follows is left to the test.
+    pub(crate) async fn cancel(&self, order_no: &OrderNo) -> Outcome {
+        let row = self.row(order_no).await;
+        let deadline = self.now().plus_secs(20);
+        let outcomes = self.ledger.cancel(&[row], EndReason::CancelledByBuyer, deadline).await;
+        outcomes[order_no].clone()
+    }
+
     // The oracle.
 
     pub(crate) async fn audit(&self, bound_secs: u32) -> Report {
         // Holds are stamped by Redis in whole seconds; none may lie ahead.
         self.pass_secs(1);
-        audit::audit(&self.stores, self.activity_id(), bound_secs).await.unwrap().expect("the activity is there")
+        audit::audit(&self.stores, &self.dead_letters(), self.activity_id(), bound_secs)
+            .await
+            .unwrap()
+            .expect("the activity is there")
     }
 
     /// Every promise is kept, now and without any grace.
     pub(crate) async fn assert_sound(&self) {
         let report = self.audit(0).await;
         assert_eq!((report.verdict, report.violations), (Verdict::Pass, Vec::new()));
+    }
+}
+
+/// Notes what buyers and the warehouse are told.
+pub(crate) struct Recorder {
+    told: Told,
+    words: Mutex<Vec<Decided>>,
+    published: Mutex<Vec<OrderNo>>,
+}
+
+impl Recorder {
+    pub(crate) fn new(told: Told) -> Self {
+        Self { told, words: Mutex::default(), published: Mutex::default() }
+    }
+
+    pub(crate) fn words(&self) -> Vec<Decided> {
+        self.words.lock().unwrap().clone()
+    }
+
+    pub(crate) fn published(&self) -> Vec<OrderNo> {
+        self.published.lock().unwrap().clone()
+    }
+}
+
+impl Messenger for Recorder {
+    async fn tell(&self, decided: &[Decided]) -> Told {
+        self.words.lock().unwrap().extend_from_slice(decided);
+        if decided.is_empty() { Told::Stored } else { self.told }
+    }
+
+    async fn publish_paid(&self, orders: &[&OrderRow]) -> Told {
+        self.published.lock().unwrap().extend(orders.iter().map(|order| order.order_no.clone()));
+        self.told
     }
 }
 

@@ -1,6 +1,7 @@
 //! All of it in any order: buyers who come again, processes that die, messages that come twice or never, a Redis that
 //! forgets, a shop that changes its mind. Then everybody is left in peace, and every promise must have been kept.
 
+use kernel::ids::OrderNo;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -10,8 +11,9 @@ use sale::buy::Bought;
 use sale::lifecycle::{Command, Edit};
 use sale::order::OrderStatus;
 use sale::queue::OrderMessage;
+use sale::store::orders::OrderRow;
 
-use crate::house::{STOCK, TestSale, quantity, spec, user_id};
+use crate::house::{PAY_WINDOW_SECS, STOCK, TestSale, quantity, spec, user_id};
 
 const CASES: u32 = 24;
 const STEPS: usize = 40;
@@ -40,6 +42,14 @@ enum Step {
         after_secs: i64,
     },
     Wipe,
+    Pay(u8),
+    /// Paid, and then the function dies.
+    PayUntold(u8),
+    Cancel(u8),
+    /// All reminders come at once.
+    Remind,
+    /// Whoever has not paid by now is late.
+    TimeOut,
     Raise(i64),
     Lower(i64),
     /// A lower that dies after the gate gave way.
@@ -73,6 +83,11 @@ fn step() -> impl Strategy<Value = Step> {
         5 => secs.clone().prop_map(|after_secs| Step::Sweep { after_secs }),
         1 => secs.prop_map(|after_secs| Step::TwoSweeps { after_secs }),
         2 => Just(Step::Wipe),
+        3 => any::<u8>().prop_map(Step::Pay),
+        2 => any::<u8>().prop_map(Step::PayUntold),
+        2 => any::<u8>().prop_map(Step::Cancel),
+        2 => Just(Step::Remind),
+        1 => Just(Step::TimeOut),
         1 => (1..4_i64).prop_map(Step::Raise),
         1 => (1..4_i64).prop_map(Step::Lower),
         1 => (1..4_i64).prop_map(Step::DieLowering),
@@ -94,6 +109,7 @@ async fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
     let sale = TestSale::open(TOTAL, LIMIT).await;
     let mut accepted = Vec::new();
     let mut delivered: Vec<OrderMessage> = Vec::new();
+    let mut paid = 0;
     for step in steps {
         match step {
             Step::Buy(Wish { user, qty, key }) => {
@@ -142,6 +158,25 @@ async fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 tokio::join!(sale.sweep(), sale.sweep());
             }
             Step::Wipe => sale.wipe_gate().await,
+            Step::Pay(which) | Step::PayUntold(which) => {
+                if let Some(row) = pick(&sale, which).await {
+                    paid += 1;
+                    sale.pay(&format!("t{paid}"), &row.order_no, u64::from(row.qty.get())).await;
+                    if matches!(step, Step::Pay(_)) {
+                        sale.attend(&[row.order_no]).await;
+                    }
+                }
+            }
+            Step::Cancel(which) => {
+                if let Some(row) = pick(&sale, which).await {
+                    sale.cancel(&row.order_no).await;
+                }
+            }
+            Step::Remind => {
+                let all: Vec<OrderNo> = sale.rows().await.into_iter().map(|row| row.order_no).collect();
+                sale.attend(&all).await;
+            }
+            Step::TimeOut => sale.pass_secs(i64::from(PAY_WINDOW_SECS)),
             Step::Raise(units) => {
                 sale.put_offer(&spec(sale.offer_row().await.total + units, LIMIT)).await;
             }
@@ -150,7 +185,7 @@ async fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 sale.put_offer(&spec(total, LIMIT)).await;
             }
             Step::DieLowering(units) => {
-                sale.stores.gate.lower(&sale.offer, units).await.unwrap();
+                sale.die_lowering(units).await;
             }
             Step::Preheat => {
                 sale.preheat().await;
@@ -174,18 +209,20 @@ async fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
     sale.pass_secs(60);
     let swept = sale.sweep().await;
     prop_assert_eq!((swept.resent, swept.ended.len(), swept.followed, swept.gates_waiting), (0, 0, 0, 0));
+    // Somebody's time to pay may be over at this very moment.
+    prop_assert_eq!((swept.attended.left, swept.attended.later, swept.drifts), (0, 0, 0));
 
     let report = sale.audit(0).await;
     prop_assert_eq!((report.verdict, report.violations), (Verdict::Pass, Vec::new()));
     let rows = sale.rows().await;
-    let sold: i64 = rows.iter().filter(|row| row.status == OrderStatus::Unpaid).map(|row| row.qty.units()).sum();
+    let sold: i64 = rows.iter().filter(|row| row.status.is_committed()).map(|row| row.qty.units()).sum();
     let offer = sale.offer_row().await;
     prop_assert!(sold <= offer.total && offer.total - sold == offer.remaining);
     prop_assert_eq!(sale.available().await, offer.remaining);
     prop_assert_eq!(sale.sku().await.free + offer.total, STOCK);
     for order_no in accepted {
         let status = sale.row(&order_no).await.status;
-        prop_assert!(matches!(status, OrderStatus::Unpaid | OrderStatus::Failed), "{} is {:?}", order_no, status);
+        prop_assert!(status != OrderStatus::PreCreated, "{} is {:?}", order_no, status);
     }
     // And it sells on, down to the last unit.
     prop_assert!(matches!(sale.command(Command::Resume).await, Edit::Done(_)));
@@ -193,4 +230,12 @@ async fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
         sale.bought(&format!("late{unit}"), 1, "k").await;
     }
     Ok(())
+}
+
+/// One of the orders, whatever became of it.
+async fn pick(sale: &TestSale, which: u8) -> Option<OrderRow> {
+    let mut rows = sale.rows().await;
+    rows.sort_by(|one, other| one.order_no.cmp(&other.order_no));
+    let count = rows.len();
+    (count > 0).then(|| rows.swap_remove(usize::from(which) % count))
 }

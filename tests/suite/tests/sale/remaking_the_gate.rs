@@ -4,7 +4,7 @@ use sale::admission::{HoldState, Refusal};
 use sale::buy::Bought;
 use sale::gate::LoadHold;
 use sale::lifecycle::Command;
-use sale::order::{BuyResult, EndReason};
+use sale::order::{EndReason, OrderStatus};
 use sale::rebuild::WAIT_SECS;
 
 use crate::house::{TestSale, done, refused, unpaid};
@@ -33,7 +33,7 @@ async fn p13_a_gate_that_forgot_everything() {
     assert_eq!(sale.sweep().await.gates_ready, 1);
 
     assert_eq!((sale.available().await, sale.units("u1").await, sale.units("u2").await), (6, 3, 1));
-    let again = Bought::Accepted { order_no, result: BuyResult::Success, replayed: true };
+    let again = Bought::Accepted { order_no, status: OrderStatus::Unpaid, reason: None, replayed: true };
     assert_eq!(sale.buy("u1", 3, "k1").await, again);
     assert_eq!(sale.buy("u1", 2, "k2").await, refused(Refusal::LimitExceeded { remaining: 1 }));
     sale.bought("u3", 1, "k1").await;
@@ -82,7 +82,12 @@ async fn the_dead_stay_known() {
     let hold = sale.stores.gate.holds(&sale.offer, std::slice::from_ref(&dead)).await.unwrap().remove(0).unwrap();
     assert_eq!(hold.state, HoldState::Released);
     assert_eq!(sale.available().await, 10);
-    let over = Bought::Accepted { order_no: dead, result: BuyResult::Fail, replayed: true };
+    let over = Bought::Accepted {
+        order_no: dead,
+        status: OrderStatus::Failed,
+        reason: Some(EndReason::StockEmpty),
+        replayed: true,
+    };
     assert_eq!(sale.buy("u1", 1, "k1").await, over);
     sale.bought("u1", 1, "k2").await;
     sale.deliver().await;
