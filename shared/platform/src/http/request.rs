@@ -221,7 +221,9 @@ mod tests {
             (r#"{"skuId":"s1","qty":1.5}"#, "invalid type: floating point `1.5`"),
             (r#"{"skuId":"s1","qty":"1"}"#, "invalid type: string"),
             (r#"{"skuId":"s1","qty":null}"#, "invalid type: null"),
-            (r#"["s1"]"#, "The body is not a JSON object."),
+            // serde would read it into a struct
+            (r#"["s1",2]"#, "The body is not a JSON object."),
+            (" \n[]", "The body is not a JSON object."),
             ("null", "invalid type: null"),
         ];
         for (body, expected) in cases {

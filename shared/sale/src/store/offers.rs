@@ -589,4 +589,54 @@ mod tests {
         assert_ne!(offer_key(&offer), offer_key(&other));
         assert_eq!(offer_key(&offer)["sk"], AttributeValue::S("s".into()));
     }
+
+    #[test]
+    fn where_a_sale_stands_is_said_by_its_rows_and_the_clock() {
+        let (starts_at, ends_at) = (UnixMillis::new(1_000), UnixMillis::new(2_000));
+        let (before, during) = (starts_at.plus_millis(-1), starts_at);
+        let rules = Rules { starts_at, ends_at, pay_window_secs: 900, user_interval_ms: 0, device_ip_interval_ms: 0 };
+        let activity = |state| ActivityRow {
+            activity_id: "a".parse().unwrap(),
+            name: "Sale".into(),
+            rules: rules.clone(),
+            state,
+            version: 1,
+            archived: false,
+        };
+        let offer = |epoch, rebuilding| OfferRow {
+            activity_id: "a".parse().unwrap(),
+            sku_id: "s".parse().unwrap(),
+            title: "Hotcake".into(),
+            price: 990.try_into().unwrap(),
+            currency: "CNY".to_owned().try_into().unwrap(),
+            limit_per_user: 1,
+            image: None,
+            unlimited: false,
+            rules: rules.clone(),
+            state: SaleState::Live,
+            total: 1,
+            remaining: 1,
+            version: 1,
+            epoch,
+            made: true,
+            rebuilding,
+            rebuilding_since: None,
+        };
+        let (made, not_made, remade) = (offer(1, None), offer(0, None), offer(2, Some(2)));
+        for (state, offers, now, shown) in [
+            (SaleState::Live, vec![], before, Shown::Draft),
+            (SaleState::Paused, vec![], during, Shown::Draft),
+            (SaleState::Live, vec![], ends_at, Shown::Closed),
+            (SaleState::Live, vec![made.clone(), not_made], before, Shown::Scheduled),
+            (SaleState::Live, vec![remade.clone()], before, Shown::Scheduled),
+            (SaleState::Live, vec![made.clone()], before, Shown::Preheated),
+            (SaleState::Live, vec![remade], during, Shown::Open),
+            (SaleState::Paused, vec![made.clone()], before, Shown::Paused),
+            (SaleState::Paused, vec![made.clone()], ends_at, Shown::Closed),
+            (SaleState::Closed, vec![made.clone()], before, Shown::Closed),
+            (SaleState::Settled, vec![made], ends_at, Shown::Settled),
+        ] {
+            assert_eq!(activity(state).shown(&offers, now), shown, "{state:?} at {now:?}");
+        }
+    }
 }
