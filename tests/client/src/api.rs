@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 
 use crate::documents::{
     Accepted, Activity, ActivityAction, ActivityList, ActivityPut, AdminActivity, AdminProduct, AdminSku, AuditReport,
-    BuyRequest, Order, OrderPage, OrderState, PayParameters, Problem, ProductPut, PurchaseResult, ResultStatus,
-    ServerTime, SkuPut, Stats,
+    BuyRequest, Order, OrderPage, OrderState, PayParameters, PaymentList, PaymentState, Problem, ProductPut,
+    PurchaseResult, ResultStatus, ServerTime, SkuPut, Stats,
 };
 use crate::{Backoff, ClientError, Stack, Token};
 
@@ -325,6 +325,11 @@ impl Api {
     pub async fn audit(&self, activity_id: &str, bound_secs: Option<u32>) -> Result<Answer<AuditReport>, ClientError> {
         let query = bound_secs.map(|secs| format!("?boundSecs={secs}")).unwrap_or_default();
         self.get(&format!("/api/admin/activities/{activity_id}/audit{query}")).await
+    }
+
+    /// `GET /api/admin/payments?state=`: those that need people, or went back.
+    pub async fn payments(&self, state: PaymentState) -> Result<Answer<PaymentList>, ClientError> {
+        self.get(&format!("/api/admin/payments?state={}", state.as_str())).await
     }
 
     // ---- anything

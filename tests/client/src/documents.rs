@@ -507,6 +507,17 @@ pub enum PaymentState {
     Unmatched,
 }
 
+impl PaymentState {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Matched => "MATCHED",
+            Self::RefundDue => "REFUND_DUE",
+            Self::Refunded => "REFUNDED",
+            Self::Unmatched => "UNMATCHED",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Mismatch {

@@ -12,7 +12,7 @@ use client::{Api, Method, RawAnswer, Stack};
 use contract::{Contract, root};
 use redis::aio::MultiplexedConnection;
 use sale::gate::Gate;
-use sale::store::{Offers, Orders};
+use sale::store::{Offers, Orders, Payments};
 use serde_json::{Value, json};
 
 use crate::eventually;
@@ -90,6 +90,10 @@ impl Local {
 
     pub fn offers(&self) -> Offers {
         Offers::new(aws_sdk_dynamodb::Client::new(&self.aws), self.outputs.tables.offers.clone())
+    }
+
+    pub fn payments(&self) -> Payments {
+        Payments::new(aws_sdk_dynamodb::Client::new(&self.aws), self.outputs.tables.payments.clone())
     }
 
     pub fn connections(&self) -> Connections {

@@ -12,6 +12,7 @@ mod buying;
 mod catalog;
 mod logs;
 mod orders;
+mod paying;
 mod refusals;
 mod sockets;
 mod tokens;
