@@ -72,16 +72,17 @@ pub async fn handle(state: &State, request: Request) -> Result<Response, Problem
         "GET /api/admin/activities/{activityId}/stats" => stats(state, &request).await,
         "GET /api/admin/activities/{activityId}/audit" => audit(state, &request).await,
         "GET /api/admin/activities/{activityId}/changes" => changes(state, &request).await,
-        "POST /api/admin/activities/{activityId}/reconcile" => operations::reconcile(state, &request).await,
-        "POST /api/admin/activities/{activityId}/rebuild" => operations::rebuild(state, &request).await,
+        "POST /api/admin/activities/{activityId}/reconcile" => operations::reconcile(state, &request, &admin).await,
+        "POST /api/admin/activities/{activityId}/rebuild" => operations::rebuild(state, &request, &admin).await,
+        "GET /api/admin/changes" => operations::changes(state).await,
         "GET /api/admin/payments" => money::list(state, &request).await,
         "POST /api/admin/payments/{transactionId}/refund" => money::refund(state, &request, &admin).await,
         "GET /api/admin/blacklist" => operations::blacklist(state).await,
         "PUT /api/admin/blacklist/{userId}" => operations::block(state, &request, &admin).await,
         "DELETE /api/admin/blacklist/{userId}" => operations::unblock(state, &request, &admin).await,
         "GET /api/admin/dlq" => operations::dead_letters(state).await,
-        "POST /api/admin/dlq/redrive" => operations::redrive(state).await,
-        "POST /api/admin/dlq/settle" => operations::settle(state).await,
+        "POST /api/admin/dlq/redrive" => operations::redrive(state, &admin).await,
+        "POST /api/admin/dlq/settle" => operations::settle(state, &admin).await,
         _ => Err(Problem::not_found()),
     }
 }
@@ -169,6 +170,14 @@ async fn changes(state: &State, request: &Request) -> Result<Response, Problem> 
     }
     let changes = state.stores.offers.changes(activity_id.as_str()).await.map_err(|error| failed(&error.into()))?;
     Response::json(200, &ChangesDocument::from(changes))
+}
+
+/// Notes what an admin did, besides what rows say. It is done already, so a note that fails is only logged.
+async fn note(state: &State, subject: &str, admin: &UserId, action: String, what: &impl serde::Serialize) {
+    let noted = state.stores.offers.log(subject, admin, state.stores.clock.now(), action, what).await;
+    if let Err(error) = noted {
+        tracing::error!(by = %admin, error = &error as &dyn std::error::Error, "an action is not in the change log");
+    }
 }
 
 /// What was changed, or why nothing was.

@@ -3,10 +3,11 @@
 use kernel::ids::{ActivityId, MerchantId, OrderNo, TransactionId, UserId};
 use kernel::time::{Rfc3339, UnixMillis};
 use platform::http::{Problem, Request, Response, Text};
+use sale::store::offers::SYSTEM;
 use sale::store::payments::{Mismatch, PaymentRow, PaymentState};
 use serde::Serialize;
 
-use crate::{State, failed};
+use crate::{State, failed, note};
 
 /// Payments in one answer.
 const PAGE: u16 = 100;
@@ -84,14 +85,15 @@ pub(crate) async fn refund(state: &State, request: &Request, admin: &UserId) -> 
     let decided = decided.map_err(|error| failed(&error.into()))?;
     let row = payments.get(&transaction_id).await.map_err(|error| failed(&error.into()))?;
     let Some(row) = row else { return Err(Problem::not_found()) };
+    let answer = PaymentDocument::from(row);
     if decided {
-        tracing::warn!(%transaction_id, by = %admin, "to be paid back");
-    } else if row.state == PaymentState::Matched {
+        note(state, SYSTEM, admin, format!("refund {transaction_id}"), &answer).await;
+    } else if answer.state == PaymentState::Matched {
         return Err(Problem::new(
             409,
             "ORDER_STATE",
             Text::new("This payment made its order PAID.", "该笔付款对应的订单已支付完成。"),
         ));
     }
-    Response::json(200, &PaymentDocument::from(row))
+    Response::json(200, &answer)
 }

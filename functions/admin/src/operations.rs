@@ -8,13 +8,20 @@ use sale::dead_letters::{Letter, Settled};
 use sale::offer::SaleState;
 use sale::rebuild::Readiness;
 use sale::reconcile::{self, Drift, Repair};
-use sale::store::offers::OfferRow;
+use sale::store::offers::{OfferRow, SYSTEM};
 use serde::{Deserialize, Serialize};
 
-use crate::{State, failed};
+use crate::documents::ChangesDocument;
+use crate::{State, failed, note};
 
 /// Drifts that one answer names, of each offer.
 const MAX_DRIFTS: usize = 100;
+
+/// `GET /api/admin/changes`: what was done that concerns no single sale, oldest first.
+pub(crate) async fn changes(state: &State) -> Result<Response, Problem> {
+    let changes = state.stores.offers.changes(SYSTEM).await.map_err(|error| failed(&error.into()))?;
+    Response::json(200, &ChangesDocument::from(changes))
+}
 
 /// The offers of the activity that the path names.
 async fn offers(state: &State, request: &Request) -> Result<Vec<OfferRow>, Problem> {
@@ -54,7 +61,7 @@ struct DriftDocument {
 }
 
 /// `POST …/reconcile?dryRun=`: compares every order with its hold, and puts right what does not fit.
-pub(crate) async fn reconcile(state: &State, request: &Request) -> Result<Response, Problem> {
+pub(crate) async fn reconcile(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
     let dry_run = request.query::<bool>("dryRun")?.unwrap_or(false);
     let mut products = Vec::new();
     for offer in offers(state, request).await? {
@@ -76,7 +83,12 @@ pub(crate) async fn reconcile(state: &State, request: &Request) -> Result<Respon
             rebuild: compared.rebuild,
         });
     }
-    Response::json(200, &Reconciled { dry_run, products })
+    let answer = Reconciled { dry_run, products };
+    if !dry_run {
+        let activity_id: ActivityId = request.path("activityId")?;
+        note(state, activity_id.as_str(), admin, "reconcile".to_owned(), &answer).await;
+    }
+    Response::json(200, &answer)
 }
 
 #[derive(Serialize)]
@@ -104,7 +116,7 @@ enum RebuildState {
 }
 
 /// `POST …/rebuild`: makes the gates anew, from the rows. Nobody can buy until they are.
-pub(crate) async fn rebuild(state: &State, request: &Request) -> Result<Response, Problem> {
+pub(crate) async fn rebuild(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
     let mut products = Vec::new();
     for offer in offers(state, request).await? {
         let readiness = match offer.state {
@@ -121,7 +133,9 @@ pub(crate) async fn rebuild(state: &State, request: &Request) -> Result<Response
         };
         products.push(RebuiltProduct { sku_id: offer.sku_id, state: made, not_before });
     }
-    Response::json(200, &Rebuilt { products })
+    let (answer, activity_id) = (Rebuilt { products }, request.path::<ActivityId>("activityId")?);
+    note(state, activity_id.as_str(), admin, "rebuild".to_owned(), &answer).await;
+    Response::json(200, &answer)
 }
 
 #[derive(Deserialize)]
@@ -183,7 +197,9 @@ pub(crate) async fn block(state: &State, request: &Request, admin: &UserId) -> R
     let until = body.until.map(|until| until.0);
     let entry = Entry { user_id, reason: body.reason, until, by: admin.clone(), at: now };
     state.stores.offers.put_blacklisted(&entry).await.map_err(|error| failed(&error.into()))?;
-    Response::json(200, &BlockedDocument::from(entry))
+    let answer = BlockedDocument::from(entry);
+    note(state, SYSTEM, admin, format!("block {}", answer.user_id), &answer).await;
+    Response::json(200, &answer)
 }
 
 #[derive(Serialize)]
@@ -198,8 +214,9 @@ pub(crate) async fn unblock(state: &State, request: &Request, admin: &UserId) ->
     if !state.stores.offers.delete_blacklisted(&user_id).await.map_err(|error| failed(&error.into()))? {
         return Err(Problem::not_found());
     }
-    tracing::warn!(%user_id, by = %admin, "off the blacklist");
-    Response::json(200, &Unblocked { user_id })
+    let answer = Unblocked { user_id };
+    note(state, SYSTEM, admin, format!("unblock {}", answer.user_id), &answer).await;
+    Response::json(200, &answer)
 }
 
 #[derive(Serialize)]
@@ -246,15 +263,19 @@ struct Redriven {
 }
 
 /// `POST /api/admin/dlq/redrive`: at most a hundred dead letters are sent again, as they are.
-pub(crate) async fn redrive(state: &State) -> Result<Response, Problem> {
+pub(crate) async fn redrive(state: &State, admin: &UserId) -> Result<Response, Problem> {
     let redriven = state.dead_letters.redrive().await.map_err(|error| failed(&error.into()))?;
-    Response::json(200, &Redriven { redriven })
+    let answer = Redriven { redriven };
+    note(state, SYSTEM, admin, "redrive".to_owned(), &answer).await;
+    Response::json(200, &answer)
 }
 
 /// `POST /api/admin/dlq/settle`: the orders of at most a hundred dead letters are ended, and the letters done away with.
-pub(crate) async fn settle(state: &State) -> Result<Response, Problem> {
+pub(crate) async fn settle(state: &State, admin: &UserId) -> Result<Response, Problem> {
     let settled = state.dead_letters.settle(&state.stores.orders, state.stores.clock.now()).await;
     let settled = settled.map_err(|error| failed(&error))?;
     let items = settled.into_iter().map(|(letter, settled)| LetterDocument::of(letter, Some(settled))).collect();
-    Response::json(200, &DeadLetterList { items })
+    let answer = DeadLetterList { items };
+    note(state, SYSTEM, admin, "settle-dead-letters".to_owned(), &answer).await;
+    Response::json(200, &answer)
 }

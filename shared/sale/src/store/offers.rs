@@ -32,6 +32,8 @@ const SKUS: &str = "SKU";
 const LEASES: &str = "LEASE";
 const BLACKLIST: &str = "BLACKLIST";
 const BLACKLIST_VERSION: &str = "BLACKLIST-VERSION";
+/// The subject of changes that concern no single sale. No identifier has a slash.
+pub const SYSTEM: &str = "/system";
 /// Sort key of items that are alone under their partition key.
 const ALONE: &str = "-";
 /// `free` is a reserved word of DynamoDB.
@@ -318,6 +320,23 @@ impl Offers {
         batch.delete(key(BLACKLIST, user_id.as_str()))?;
         batch.raise_blacklist_version()?;
         Ok(batch.write("delete blacklisted").await? == Written::Done)
+    }
+
+    /// Notes what somebody did to `subject`, or to [`SYSTEM`], beside what changed its rows.
+    pub async fn log(
+        &self,
+        subject: &str,
+        by: &UserId,
+        at: UnixMillis,
+        action: String,
+        what: &impl Serialize,
+    ) -> Result<(), StoreError> {
+        let after = serde_json::to_string(what).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let change = Change { by: by.clone(), at, action, before: None, after };
+        let mut batch = self.batch();
+        let sk = format!("{:013}#{}", change.at.get(), change.action);
+        batch.put(keyed(&change, key(format!("CHANGE#{subject}"), &sk))?, Put::builder())?;
+        batch.write("log change").await.map(|_| ())
     }
 
     /// Units that each of `users` has of an offer by its claim; users without one are left out.
