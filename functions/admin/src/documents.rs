@@ -2,11 +2,11 @@
 
 use kernel::ids::{ActivityId, SkuId, UserId};
 use kernel::money::{Currency, Price};
-use kernel::time::{LocalTimeError, Rfc3339, UnixMillis, local_time};
+use kernel::time::{LocalTimeError, Rfc3339, UnixMillis, local_time, utc_offset_secs};
 use platform::http::{Problem, Text};
 use sale::gate::Counters;
 use sale::lifecycle::{ActivitySpec, OfferSpec, SkuSpec, SpecError};
-use sale::offer::{Rules, Shown};
+use sale::offer::{LimitPeriod, Rules, Shown};
 use sale::store::offers::{ActivityRow, Change, OfferRow, SkuRow};
 use serde::{Deserialize, Serialize};
 
@@ -67,10 +67,12 @@ impl ActivityBody {
             )));
         }
         let zone = self.time_zone.as_deref();
+        let starts_at = instant("startsAt", &self.starts_at, zone)?;
         Ok(ActivitySpec {
             name: self.name,
             rules: Rules {
-                starts_at: instant("startsAt", &self.starts_at, zone)?,
+                utc_offset_secs: zone.map_or(0, |zone| utc_offset_secs(zone, starts_at).unwrap_or(0)),
+                starts_at,
                 ends_at: instant("endsAt", &self.ends_at, zone)?,
                 pay_window_secs: self.pay_window_secs,
                 user_interval_ms: self.user_interval_ms,
@@ -99,6 +101,8 @@ pub(crate) struct ProductBody {
     #[serde(default)]
     total: Option<i64>,
     limit_per_user: u32,
+    #[serde(default)]
+    limit_period: LimitPeriod,
     #[serde(default)]
     unlimited: bool,
     #[serde(default)]
@@ -130,6 +134,7 @@ impl ProductBody {
             currency: self.currency,
             total: self.total.unwrap_or(0),
             limit_per_user: self.limit_per_user,
+            limit_period: self.limit_period,
             unlimited: self.unlimited,
             image: self.image,
         })
@@ -208,6 +213,7 @@ pub(crate) struct ProductDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     total: Option<i64>,
     limit_per_user: u32,
+    limit_period: LimitPeriod,
     unlimited: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<String>,
@@ -225,6 +231,7 @@ impl From<OfferRow> for ProductDocument {
             price: row.price,
             currency: row.currency,
             limit_per_user: row.limit_per_user,
+            limit_period: row.limit_period,
             unlimited: row.unlimited,
             image: row.image,
         }

@@ -210,6 +210,10 @@ fn done<T>(result: Result<Edit<T>, SaleError>) -> Result<T, Problem> {
             "Whether a product is unlimited is fixed when it is put up.",
             "商品是否不限量在上架时确定，不能更改。",
         )),
+        EditRefusal::LimitPeriodIsFixed => Problem::validation(Text::new(
+            "limitPeriod is fixed when a product is put up.",
+            "limitPeriod 在上架时确定，不能更改。",
+        )),
         EditRefusal::GateNotReady => Problem::new(
             503,
             "NOT_READY",

@@ -11,7 +11,7 @@ use kernel::time::{Clock, Rfc3339, UnixMillis};
 use platform::boot::{self, Boot};
 use platform::config::{Env, FromEnv, Noted};
 use platform::http::{Problem, Request, Response};
-use sale::offer::Shown;
+use sale::offer::{LimitPeriod, Shown};
 use sale::store::offers::{ActivityRow, OfferRow};
 use sale::store::{Offers, StoreError};
 use serde::Serialize;
@@ -123,6 +123,7 @@ struct Product {
     price: u64,
     currency: String,
     limit_per_user: u32,
+    limit_period: LimitPeriod,
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<String>,
 }
@@ -135,6 +136,7 @@ impl From<OfferRow> for Product {
             price: row.price.get(),
             currency: row.currency.into(),
             limit_per_user: row.limit_per_user,
+            limit_period: row.limit_period,
             image: row.image,
         }
     }

@@ -118,6 +118,13 @@ pub fn local_time(local: &str, zone: &str) -> Result<UnixMillis, LocalTimeError>
     in_range(instant.as_millisecond()).map_err(|_| LocalTimeError::NotATime)
 }
 
+/// How far clocks in `zone` are ahead of UTC at an instant, in seconds.
+pub fn utc_offset_secs(zone: &str, at: UnixMillis) -> Result<i32, LocalTimeError> {
+    let zone = jiff::tz::TimeZone::get(zone).map_err(|_| LocalTimeError::UnknownZone)?;
+    let instant = Timestamp::from_millisecond(at.get()).map_err(|_| LocalTimeError::NotATime)?;
+    Ok(zone.to_offset(instant).seconds())
+}
+
 fn in_range(millis: i64) -> Result<UnixMillis, InstantError> {
     if NAMEABLE.contains(&millis) { Ok(UnixMillis(millis)) } else { Err(InstantError) }
 }

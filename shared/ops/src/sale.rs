@@ -87,6 +87,9 @@ pub(crate) struct Create {
     /// Units that one user may have
     #[arg(long, value_name = "UNITS", required_unless_present = "file", conflicts_with = "file")]
     limit_per_user: Option<u32>,
+    /// What that is a limit of: ACTIVITY (the default) or DAY
+    #[arg(long, value_name = "PERIOD", conflicts_with = "file")]
+    limit_period: Option<String>,
     /// The https address of a picture
     #[arg(long, value_name = "URL", conflicts_with = "file")]
     image: Option<String>,
@@ -145,6 +148,7 @@ impl Create {
                     ("total", self.total.map(Value::from)),
                     ("unlimited", self.unlimited.then_some(Value::Bool(true))),
                     ("limitPerUser", self.limit_per_user.map(Value::from)),
+                    ("limitPeriod", self.limit_period.map(Value::from)),
                     ("image", self.image.map(Value::from)),
                 ]),
             }],

@@ -16,10 +16,10 @@ use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{CancellationReason, ReturnValuesOnConditionCheckFailure, TransactWriteItem, Update};
 use futures_util::future::join_all;
 use kernel::backoff::full_jitter;
-use kernel::ids::{OrderNo, UserId};
+use kernel::ids::OrderNo;
 use kernel::time::{Clock, UnixMillis};
 
-use crate::offer::OfferId;
+use crate::offer::{Allowance, OfferId};
 use crate::order::{EndReason, OrderStatus};
 use crate::queue::OrderMessage;
 use crate::store::offers::{claim_key, offer_key};
@@ -137,7 +137,7 @@ impl Ledger {
                         open.clear();
                     } else {
                         let (alone, together) =
-                            open.into_iter().partition(|message| offer_refused || users.contains(&message.user_id));
+                            open.into_iter().partition(|message| offer_refused || users.contains(&message.allowance()));
                         singly.extend::<Vec<_>>(alone);
                         open = together;
                     }
@@ -215,6 +215,10 @@ impl Ledger {
                 .when("qty", number(message.qty.units()))
                 .when("limitPerUser", number(i64::from(message.limit_per_user)))
                 .when("payWindowSecs", number(i64::from(message.pay_window_secs)));
+            let change = match message.limit_day {
+                Some(day) => change.when("limitDay", number(day)),
+                None => change.when_absent("limitDay"),
+            };
             let (placeholder, name) = STATUS_NAME;
             items.push(
                 Update::builder()
@@ -228,13 +232,13 @@ impl Ledger {
             );
             units += message.qty.units();
             // One item may stand in a transaction once: orders of one user share a claim.
-            match users.iter_mut().find(|claim| claim.user_id == message.user_id) {
+            match users.iter_mut().find(|claim| claim.allowance == message.allowance()) {
                 Some(claim) => {
                     claim.units += message.qty.units();
                     claim.limit = claim.limit.min(i64::from(message.limit_per_user));
                 }
                 None => users.push(Claim {
-                    user_id: message.user_id.clone(),
+                    allowance: message.allowance(),
                     units: message.qty.units(),
                     limit: i64::from(message.limit_per_user),
                 }),
@@ -242,7 +246,7 @@ impl Ledger {
         }
         for claim in &users {
             let update =
-                Update::builder().table_name(&self.offers.table).set_key(Some(claim_key(&claim.user_id, offer)));
+                Update::builder().table_name(&self.offers.table).set_key(Some(claim_key(&claim.allowance, offer)));
             items.push(match to {
                 Move::Commit => {
                     // `units + q ≤ limit`, in the form that a condition can take. A missing claim is zero units.
@@ -278,7 +282,7 @@ impl Ledger {
             .map(|update| update.build().map(|update| TransactWriteItem::builder().update(update).build()))
             .collect::<Result<_, _>>()
             .map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        Ok(Transaction { items, users: users.into_iter().map(|claim| claim.user_id).collect() })
+        Ok(Transaction { items, users: users.into_iter().map(|claim| claim.allowance).collect() })
     }
 
     /// PRE_CREATED → FAILED, unless the row has moved meanwhile: then what it says counts.
@@ -301,7 +305,7 @@ fn settled(row: &OrderRow) -> Outcome {
 }
 
 struct Claim {
-    user_id: UserId,
+    allowance: Allowance,
     units: i64,
     limit: i64,
 }
@@ -310,7 +314,7 @@ struct Transaction {
     /// The orders, then the claims, then the offer.
     items: Vec<TransactWriteItem>,
     /// Whose claims they are, in the order of the items.
-    users: Vec<UserId>,
+    users: Vec<Allowance>,
 }
 
 enum Attempt {
@@ -319,7 +323,7 @@ enum Attempt {
     Moved(HashMap<OrderNo, Outcome>),
     /// Which guards refused.
     Guarded {
-        users: HashSet<UserId>,
+        users: HashSet<Allowance>,
         offer_refused: bool,
     },
     Busy,
@@ -336,7 +340,7 @@ fn busy(error: &(dyn std::error::Error + 'static)) -> Attempt {
 fn read_reasons(
     reasons: &[CancellationReason],
     group: &[&OrderMessage],
-    users: &[UserId],
+    users: &[Allowance],
 ) -> Result<Attempt, StoreError> {
     if reasons.len() != group.len() + users.len() + 1 {
         return Err(StoreError::Corrupt(format!(
@@ -370,7 +374,7 @@ fn read_reasons(
         return Ok(Attempt::Moved(moved));
     }
     let (claims, offer) = guards.split_at(users.len());
-    let refused_users: HashSet<UserId> =
+    let refused_users: HashSet<Allowance> =
         claims.iter().zip(users).filter(|(reason, _)| refused(reason)).map(|(_, user)| user.clone()).collect();
     let offer_refused = offer.iter().any(refused);
     if offer_refused || !refused_users.is_empty() {

@@ -14,7 +14,7 @@ use redis::aio::ConnectionLike;
 use serde::Serialize;
 
 use crate::gate::{Lowered, Synced};
-use crate::offer::{MAX_PRODUCTS, MAX_TOTAL, OfferId, Rules, SaleState};
+use crate::offer::{LimitPeriod, MAX_PRODUCTS, MAX_TOTAL, OfferId, Rules, SaleState};
 use crate::order::OrderStatus;
 use crate::rebuild::{self, Readiness};
 use crate::store::StoreError;
@@ -57,6 +57,8 @@ pub enum EditRefusal {
     TooManyProducts,
     /// An unlimited offer stays unlimited, a limited one limited.
     UnlimitedIsFixed,
+    /// What the limit is a limit of stays so: orders are counted by it.
+    LimitPeriodIsFixed,
     /// The gate is missing or being made; units can be taken out once it is there.
     GateNotReady,
     /// Others kept changing the same thing.
@@ -143,6 +145,7 @@ pub struct OfferSpec {
     /// Ignored when unlimited.
     pub total: i64,
     pub limit_per_user: u32,
+    pub limit_period: LimitPeriod,
     pub unlimited: bool,
     pub image: Option<String>,
 }
@@ -487,6 +490,7 @@ async fn create_offer<C>(
         price: spec.price,
         currency: spec.currency,
         limit_per_user: spec.limit_per_user,
+        limit_period: spec.limit_period,
         image: spec.image.clone(),
         unlimited: spec.unlimited,
         rules: activity.rules.clone(),
@@ -533,6 +537,9 @@ where
     if before.unlimited != spec.unlimited {
         return Ok(Edit::Refused(EditRefusal::UnlimitedIsFixed));
     }
+    if before.limit_period != spec.limit_period {
+        return Ok(Edit::Refused(EditRefusal::LimitPeriodIsFixed));
+    }
     let id = before.id();
     let raise = if before.unlimited { 0 } else { spec.total - before.total };
     if raise > sku.free {
@@ -556,6 +563,7 @@ where
         price: spec.price,
         currency: spec.currency,
         limit_per_user: spec.limit_per_user,
+        limit_period: spec.limit_period,
         image: spec.image.clone(),
         total: before.total + raise,
         remaining: before.remaining + raise,

@@ -7,7 +7,7 @@ use kernel::ids::{ActivityId, OrderNo, Quantity, SkuId, UserId};
 use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use crate::offer::OfferId;
+use crate::offer::{Allowance, OfferId};
 use crate::store::orders::OrderRow;
 
 /// SQS takes ten messages a call.
@@ -25,10 +25,17 @@ pub struct OrderMessage {
     pub sku_id: SkuId,
     pub qty: Quantity,
     pub limit_per_user: u32,
+    /// See [`Allowance::limit_day`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_day: Option<i64>,
     pub pay_window_secs: u32,
 }
 
 impl OrderMessage {
+    pub(crate) fn allowance(&self) -> Allowance {
+        Allowance { user_id: self.user_id.clone(), limit_day: self.limit_day }
+    }
+
     pub fn offer(&self) -> OfferId {
         OfferId { activity_id: self.activity_id.clone(), sku_id: self.sku_id.clone() }
     }
@@ -43,6 +50,7 @@ impl From<&OrderRow> for OrderMessage {
             sku_id: row.sku_id.clone(),
             qty: row.qty,
             limit_per_user: row.terms.limit_per_user,
+            limit_day: row.terms.limit_day,
             pay_window_secs: row.terms.pay_window_secs,
         }
     }

@@ -26,6 +26,7 @@ use serde::Serialize;
 use crate::admission::HoldState;
 use crate::follow::Decided;
 use crate::gate::{Hold, NewHold, Snapshot};
+use crate::offer::Terms;
 use crate::order::OrderStatus;
 use crate::store::offers::OfferRow;
 use crate::store::orders::{NewOrder, OFFER_SHARDS, OrderRow, Put};
@@ -236,7 +237,7 @@ pub(crate) async fn abandon<C>(
         quantity: hold.quantity,
         fingerprint: hold.fingerprint,
         request_id: None,
-        terms: offer.terms(),
+        terms: Terms { limit_day: hold.limit_day, ..offer.terms() },
     };
     let row = OrderRow::abandoned(order, now);
     Ok(match stores.orders.put(&row).await? {

@@ -183,6 +183,14 @@ pub struct Activity {
     pub products: Vec<Product>,
 }
 
+/// What a limit is a limit of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum LimitPeriod {
+    Activity,
+    Day,
+}
+
 /// What a shopper sees of a product.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -192,6 +200,7 @@ pub struct Product {
     pub price: i64,
     pub currency: String,
     pub limit_per_user: u32,
+    pub limit_period: LimitPeriod,
     #[serde(default)]
     pub image: Option<String>,
 }
@@ -265,6 +274,7 @@ pub struct AdminProduct {
     #[serde(default)]
     pub total: Option<i64>,
     pub limit_per_user: u32,
+    pub limit_period: LimitPeriod,
     pub unlimited: bool,
     #[serde(default)]
     pub image: Option<String>,

@@ -5,7 +5,7 @@ use kernel::time::UnixMillis;
 use platform::redis::RedisConnection;
 use sale::admission::{Admission, AdmitRequest, Fingerprint};
 use sale::gate::{Counters, Gate, GateError, GateSettings, Loading, NewHold};
-use sale::offer::{OfferId, Rules, SaleState, Terms};
+use sale::offer::{LimitPeriod, OfferId, Rules, SaleState, Terms};
 
 use crate::redis_server::{RedisServer, Shape};
 
@@ -80,13 +80,16 @@ pub fn settings(total: i64, limit_per_user: u32) -> GateSettings {
             pay_window_secs: 900,
             user_interval_ms: 0,
             device_ip_interval_ms: 0,
+            utc_offset_secs: 0,
         },
+        limit_period: LimitPeriod::Activity,
         terms: Terms {
             title: "Hotcake 热蛋糕".to_owned(),
             price: 129_900.try_into().unwrap(),
             currency: "CNY".to_owned().try_into().unwrap(),
             limit_per_user,
             pay_window_secs: 900,
+            limit_day: None,
         },
     }
 }
@@ -109,6 +112,7 @@ pub fn hold_of(request: &AdmitRequest, held_at: UnixMillis) -> NewHold {
     NewHold {
         order_no: request.order_no.clone(),
         user_id: request.user_id.clone(),
+        limit_day: None,
         quantity: request.quantity,
         fingerprint: request.fingerprint.clone(),
         held_at,

@@ -8,7 +8,7 @@ use kernel::time::UnixMillis;
 use super::{Invariant, Look, Seen, Violation};
 use crate::admission::HoldState;
 use crate::gate::{Hold, Snapshot};
-use crate::offer::SaleState;
+use crate::offer::{Allowance, SaleState};
 use crate::order::OrderStatus;
 use crate::store::orders::OrderRow;
 use crate::store::payments::PaymentState;
@@ -94,14 +94,14 @@ impl Judge {
         if !seen.still {
             return;
         }
-        let mut by_user: BTreeMap<&UserId, Vec<&OrderRow>> =
-            seen.claims.keys().map(|user| (user, Vec::new())).collect();
+        let mut by_user: BTreeMap<Allowance, Vec<&OrderRow>> =
+            seen.claims.keys().map(|user| (user.clone(), Vec::new())).collect();
         for row in seen.rows.iter().filter(|row| row.status.is_committed()) {
-            by_user.entry(&row.user_id).or_default().push(row);
+            by_user.entry(row.allowance()).or_default().push(row);
         }
         for (user, orders) in by_user {
             let units: i64 = orders.iter().map(|row| row.qty.units()).sum();
-            let claim = seen.claims.get(user).copied().unwrap_or(0);
+            let claim = seen.claims.get(&user).copied().unwrap_or(0);
             // A limit that was lowered since does not make earlier orders wrong.
             let limit = orders.iter().map(|row| row.terms.limit_per_user).max().unwrap_or(0);
             let names = || orders.iter().map(|row| row.order_no.clone()).collect();
@@ -298,15 +298,18 @@ impl Judge {
                 format!("{}: the gate sells {} units, the offer has {}", name(seen), counters.total, seen.offer.total);
             self.report(Invariant::I2, detail, Vec::new());
         }
-        let mut units: BTreeMap<&UserId, i64> = gate.units.keys().map(|user| (user, 0)).collect();
+        let mut units: BTreeMap<Allowance, i64> = gate.units.keys().map(|user| (user.clone(), 0)).collect();
         for hold in gate.holds.values().filter(|hold| hold.state != HoldState::Released) {
-            *units.entry(&hold.user_id).or_default() += hold.quantity.units();
+            *units.entry(hold.allowance()).or_default() += hold.quantity.units();
         }
         for (user, units) in units {
-            let counted = gate.units.get(user).copied().unwrap_or(0);
+            let counted = gate.units.get(&user).copied().unwrap_or(0);
             if counted != units {
-                let holds =
-                    gate.holds.iter().filter(|(_, hold)| hold.user_id == *user).map(|(order_no, _)| order_no.clone());
+                let holds = gate
+                    .holds
+                    .iter()
+                    .filter(|(_, hold)| hold.allowance() == user)
+                    .map(|(order_no, _)| order_no.clone());
                 let holds = holds.collect();
                 let detail =
                     format!("{}: the gate counts {counted} units of {user}, the holds have {units}", name(seen));
@@ -327,7 +330,7 @@ impl Judge {
             let detail = format!("{}: the hold is {:?}, the order {}", name(seen), hold.state, row.status.as_str());
             self.report(Invariant::I2, detail, vec![row.order_no.clone()]);
         }
-        if hold.quantity != row.qty || hold.user_id != row.user_id || hold.fingerprint != row.fingerprint {
+        if hold.quantity != row.qty || hold.allowance() != row.allowance() || hold.fingerprint != row.fingerprint {
             self.report(
                 Invariant::I2,
                 format!("{}: hold and order are not alike", name(seen)),

@@ -14,13 +14,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use kernel::ids::{ActivityId, OrderNo, TransactionId, UserId};
+use kernel::ids::{ActivityId, OrderNo, TransactionId};
 use kernel::time::{Rfc3339, UnixMillis};
 use redis::aio::ConnectionLike;
 use serde::{Deserialize, Serialize};
 
 use crate::dead_letters::DeadLetters;
 use crate::gate::Snapshot;
+use crate::offer::Allowance;
 use crate::order::OrderStatus;
 use crate::queue::Depth;
 use crate::store::offers::{OfferRow, claim_pk};
@@ -124,7 +125,7 @@ pub(crate) struct Seen {
     /// The offer's count stood still during the look.
     pub(crate) still: bool,
     pub(crate) rows: Vec<OrderRow>,
-    pub(crate) claims: HashMap<UserId, i64>,
+    pub(crate) claims: HashMap<Allowance, i64>,
     /// None: the gate has no such offer.
     pub(crate) gate: Option<Snapshot>,
     /// Payments by which orders of the offer say that they were paid.
@@ -206,15 +207,15 @@ where
     let gate = stores.gate.snapshot(&id).await?;
     let rows = stores.orders.all_of_offer(&id).await?;
     let holders = gate.iter().flat_map(|gate| gate.units.keys());
-    let users: BTreeSet<UserId> = rows.iter().map(|row| &row.user_id).chain(holders).cloned().collect();
-    let users: Vec<UserId> = users.into_iter().collect();
+    let allowances: BTreeSet<Allowance> = rows.iter().map(OrderRow::allowance).chain(holders.cloned()).collect();
+    let allowances: Vec<Allowance> = allowances.into_iter().collect();
     let by_key: HashMap<String, i64> =
-        stores.offers.claims(&id, &users).await?.into_iter().map(|claim| (claim.pk, claim.units)).collect();
-    let claims = users
+        stores.offers.claims(&id, &allowances).await?.into_iter().map(|claim| (claim.pk, claim.units)).collect();
+    let claims = allowances
         .into_iter()
-        .map(|user| {
-            let units = by_key.get(&claim_pk(&user, &id)).copied().unwrap_or(0);
-            (user, units)
+        .map(|allowance| {
+            let units = by_key.get(&claim_pk(&allowance, &id)).copied().unwrap_or(0);
+            (allowance, units)
         })
         .collect();
     let transactions: Vec<TransactionId> = rows.iter().filter_map(|row| row.transaction_id.clone()).collect();

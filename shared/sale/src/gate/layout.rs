@@ -5,7 +5,7 @@ use kernel::time::UnixMillis;
 
 use super::{GateError, GateSettings, Hold};
 use crate::admission::{Admission, AdmitRequest, Blocked, Fingerprint, HoldState, Refusal};
-use crate::offer::{OfferId, SaleState, Terms};
+use crate::offer::{Allowance, LimitPeriod, OfferId, SaleState, Terms};
 
 /// Whoever meets this word at the gate finds it missing or being made.
 pub(super) const NOT_READY: &str = "NOT_READY";
@@ -49,6 +49,11 @@ pub(super) fn user_field(user_id: &UserId) -> String {
     format!("u:{user_id}")
 }
 
+/// Where units that count against an allowance are counted.
+pub(super) fn count_field(allowance: &Allowance) -> String {
+    format!("u:{allowance}")
+}
+
 pub(super) fn device_field(request: &AdmitRequest) -> String {
     format!("d:{}", request.device_address)
 }
@@ -62,8 +67,8 @@ pub(super) fn verdict(blocked: Blocked) -> String {
 }
 
 /// What was asked for: a hold without its state and time.
-pub(super) fn asked_for(fingerprint: &Fingerprint, quantity: Quantity, user_id: &UserId) -> String {
-    format!("{}|{quantity}|{user_id}|", fingerprint.as_str())
+pub(super) fn asked_for(fingerprint: &Fingerprint, quantity: Quantity, allowance: &Allowance) -> String {
+    format!("{}|{quantity}|{allowance}|", fingerprint.as_str())
 }
 
 /// The second of a hold, at ten digits.
@@ -98,8 +103,8 @@ fn try_read_hold(text: &str) -> Option<Hold> {
     let mut parts = text.get(11..)?.split('|');
     let fingerprint = Fingerprint::try_from(parts.next()?.to_owned()).ok()?;
     let quantity = Quantity::try_from(parts.next()?.parse::<u32>().ok()?).ok()?;
-    let user_id = parts.next()?.parse().ok()?;
-    Some(Hold { state, held_at: UnixMillis::new(held_at * 1_000), fingerprint, quantity, user_id })
+    let Allowance { user_id, limit_day } = parts.next()?.parse().ok()?;
+    Some(Hold { state, held_at: UnixMillis::new(held_at * 1_000), fingerprint, quantity, user_id, limit_day })
 }
 
 /// The live units of a user; the rate mark behind them is the gate's own business.
@@ -122,10 +127,16 @@ pub(super) fn gate_field(settings: &GateSettings) -> String {
     let millis = |at: UnixMillis| at.get().clamp(0, MAX_MILLIS);
     let (starts, ends) = (millis(rules.starts_at), millis(rules.ends_at));
     match settings.state {
-        SaleState::Live => format!(
-            "{starts:013} {ends:013} {} {} {}",
-            settings.terms.limit_per_user, rules.user_interval_ms, rules.device_ip_interval_ms
-        ),
+        SaleState::Live => {
+            let gate = format!(
+                "{starts:013} {ends:013} {} {} {}",
+                settings.terms.limit_per_user, rules.user_interval_ms, rules.device_ip_interval_ms
+            );
+            match settings.limit_period {
+                LimitPeriod::Activity => gate,
+                LimitPeriod::Day => format!("DAY {} {gate}", rules.utc_offset_secs),
+            }
+        }
         SaleState::Paused => "PAUSED".to_owned(),
         SaleState::Closed | SaleState::Settled => format!("ENDED {ends:013}"),
     }
@@ -141,10 +152,18 @@ fn read_terms(text: &str) -> Result<Terms, GateError> {
     serde_json::from_str(text).map_err(|_| GateError::unknown("terms", text))
 }
 
+/// Terms, and before them perhaps the day that the order counts for: `DAY <day> <terms>`.
+fn read_dated_terms(text: &str) -> Result<Terms, GateError> {
+    let Some((day, terms)) = text.strip_prefix("DAY ").and_then(|dated| dated.split_once(' ')) else {
+        return read_terms(text);
+    };
+    Ok(Terms { limit_day: Some(read_number("day", day)?), ..read_terms(terms)? })
+}
+
 /// What `admit` said.
 pub(super) fn read_admission(reply: &str) -> Result<Admission, GateError> {
-    if reply.starts_with('{') {
-        return read_terms(reply).map(Admission::Admitted);
+    if reply.starts_with('{') || reply.starts_with("DAY ") {
+        return read_dated_terms(reply).map(Admission::Admitted);
     }
     let (word, rest) = reply.split_once(' ').unwrap_or((reply, ""));
     let count = || rest.parse().map_err(|_| GateError::unknown("answer of admit", reply));
@@ -153,7 +172,7 @@ pub(super) fn read_admission(reply: &str) -> Result<Admission, GateError> {
         "REPLAYED" => {
             let (letter, terms) = rest.split_once(' ').unwrap_or((rest, ""));
             let state = state_of(letter).ok_or_else(|| GateError::unknown("answer of admit", reply))?;
-            return Ok(Admission::Replayed(state, read_terms(terms)?));
+            return Ok(Admission::Replayed(state, read_dated_terms(terms)?));
         }
         NOT_READY => Refusal::NotReady,
         "REQUEST_ID_REUSED" => Refusal::RequestIdReused,

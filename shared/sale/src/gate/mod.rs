@@ -6,7 +6,7 @@
 //!
 //! | key | holds |
 //! | --- | --- |
-//! | `seckill:book:{a:s}` | hash: `gate terms total avail sold epoch version`, while being made `loading held`, while units are taken out `lowering`; then by whom and what: `u:<user>` → live units, the millisecond of the last admission and the end of a cool-down, `<orderNo>` → the hold, `d:<device>\|<address>` → the millisecond of the last admission |
+//! | `seckill:book:{a:s}` | hash: `gate terms total avail sold epoch version`, while being made `loading held`, while units are taken out `lowering`; then by whom and what: `u:<user>` (or `u:<user>@<day>` where each day has its limit) → live units, the millisecond of the last admission and the end of a cool-down, `<orderNo>` → the hold, `d:<device>\|<address>` → the millisecond of the last admission |
 //! | `seckill:pending:{a:s}` | sorted set: order numbers by second; holds whose order is not known to stand yet |
 //!
 //! The `gate` field is what an open sale judges by (window, limit, intervals), or the very answer of a closed one, so that
@@ -40,7 +40,7 @@ pub use self::error::{Corruption, GateError};
 use self::layout::Keys;
 use self::script::Script;
 use crate::admission::{Admission, AdmitRequest, Fingerprint, HoldState};
-use crate::offer::{OfferId, Rules, SaleState, Terms};
+use crate::offer::{Allowance, LimitPeriod, OfferId, Rules, SaleState, Terms};
 use crate::order::OrderStatus;
 use crate::store::orders::OrderRow;
 
@@ -70,6 +70,7 @@ pub struct GateSettings {
     pub total: i64,
     pub state: SaleState,
     pub rules: Rules,
+    pub limit_period: LimitPeriod,
     /// The limit in it is at least 1.
     pub terms: Terms,
 }
@@ -79,6 +80,8 @@ pub struct GateSettings {
 pub struct NewHold {
     pub order_no: OrderNo,
     pub user_id: UserId,
+    /// See [`Allowance::limit_day`].
+    pub limit_day: Option<i64>,
     pub quantity: Quantity,
     pub fingerprint: Fingerprint,
     /// Kept in whole seconds.
@@ -90,6 +93,8 @@ pub struct NewHold {
 pub struct LoadHold {
     pub order_no: OrderNo,
     pub user_id: UserId,
+    /// See [`Allowance::limit_day`].
+    pub limit_day: Option<i64>,
     pub quantity: Quantity,
     pub fingerprint: Fingerprint,
     pub state: HoldState,
@@ -108,7 +113,21 @@ pub struct Hold {
     pub fingerprint: Fingerprint,
     pub quantity: Quantity,
     pub user_id: UserId,
+    /// See [`Allowance::limit_day`].
+    pub limit_day: Option<i64>,
 }
+
+macro_rules! counts_against {
+    ($($hold:ident)*) => {$(
+        impl $hold {
+            /// Against which limit its units count.
+            pub fn allowance(&self) -> Allowance {
+                Allowance { user_id: self.user_id.clone(), limit_day: self.limit_day }
+            }
+        }
+    )*};
+}
+counts_against! { NewHold LoadHold Hold }
 
 /// What became of an order at the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,8 +200,8 @@ impl Counters {
 pub struct Snapshot {
     pub counters: Counters,
     pub holds: BTreeMap<OrderNo, Hold>,
-    /// Live units; users without any are left out.
-    pub units: BTreeMap<UserId, i64>,
+    /// Live units by what they count against; where there are none is left out.
+    pub units: BTreeMap<Allowance, i64>,
     pub pending: BTreeMap<OrderNo, UnixMillis>,
     /// The counts and the numbers of entries were the same before and after, so the parts belong together.
     pub settled: bool,
@@ -194,6 +213,7 @@ impl NewHold {
         Self {
             order_no: row.order_no.clone(),
             user_id: row.user_id.clone(),
+            limit_day: row.terms.limit_day,
             quantity: row.qty,
             fingerprint: row.fingerprint.clone(),
             held_at: row.created_at,
@@ -209,8 +229,8 @@ impl LoadHold {
             OrderStatus::Paid => HoldState::Sold,
             OrderStatus::Cancelled | OrderStatus::Failed => HoldState::Released,
         };
-        let NewHold { order_no, user_id, quantity, fingerprint, held_at } = NewHold::of(row);
-        Self { order_no, user_id, quantity, fingerprint, state, held_at, pending: row.status.is_live() }
+        let NewHold { order_no, user_id, limit_day, quantity, fingerprint, held_at } = NewHold::of(row);
+        Self { order_no, user_id, limit_day, quantity, fingerprint, state, held_at, pending: row.status.is_live() }
     }
 }
 
@@ -227,10 +247,12 @@ where
     /// Lets a buyer in, or says why not. One round trip; a refusal changes nothing.
     pub async fn admit(&self, offer: &OfferId, request: &AdmitRequest) -> Result<Admission, GateError> {
         let keys = Keys::of(offer);
+        // The gate adds the day, if there is one.
+        let whoever = Allowance { user_id: request.user_id.clone(), limit_day: None };
         let mut args = vec![
             request.order_no.to_string(),
             layout::user_field(&request.user_id),
-            layout::asked_for(&request.fingerprint, request.quantity, &request.user_id),
+            layout::asked_for(&request.fingerprint, request.quantity, &whoever),
             layout::device_field(request),
         ];
         args.extend(request.blocked.map(layout::verdict));
@@ -295,10 +317,10 @@ where
             let args: Vec<String> = some
                 .iter()
                 .flat_map(|hold| {
-                    let asked_for = layout::asked_for(&hold.fingerprint, hold.quantity, &hold.user_id);
+                    let asked_for = layout::asked_for(&hold.fingerprint, hold.quantity, &hold.allowance());
                     [
                         hold.order_no.to_string(),
-                        layout::user_field(&hold.user_id),
+                        layout::count_field(&hold.allowance()),
                         format!("{}{asked_for}", layout::second(hold.held_at)),
                     ]
                 })
@@ -390,10 +412,10 @@ where
             let mut args = vec![epoch.to_string()];
             args.extend(some.iter().flat_map(|hold| {
                 let (letter, second) = (layout::state_letter(hold.state), layout::second(hold.held_at));
-                let asked_for = layout::asked_for(&hold.fingerprint, hold.quantity, &hold.user_id);
+                let asked_for = layout::asked_for(&hold.fingerprint, hold.quantity, &hold.allowance());
                 [
                     hold.order_no.to_string(),
-                    layout::user_field(&hold.user_id),
+                    layout::count_field(&hold.allowance()),
                     format!("{letter}{second}{asked_for}"),
                     u8::from(hold.pending).to_string(),
                 ]
@@ -465,8 +487,8 @@ where
         for (field, value) in self.scan::<String>("HSCAN", &keys.book).await? {
             match field.split_once(':') {
                 Some(("u", user)) => {
-                    let user: UserId = user.parse().map_err(|_| GateError::unknown("user", user))?;
-                    units.insert(user, layout::read_units(&value)?);
+                    let allowance: Allowance = user.parse().map_err(|_| GateError::unknown("user", user))?;
+                    units.insert(allowance, layout::read_units(&value)?);
                 }
                 // A device's rate mark.
                 Some(("d", _)) => {}

@@ -10,7 +10,7 @@ use kernel::time::UnixMillis;
 
 use super::{Counters, Followed, GateSettings, Hold, LoadHold, Loading, Lowered, NewHold, Snapshot, Synced, layout};
 use crate::admission::{Admission, AdmitRequest, Blocked, HoldState, Refusal};
-use crate::offer::SaleState;
+use crate::offer::{Allowance, LimitPeriod, SaleState, Terms};
 
 /// One offer's gate.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +37,7 @@ struct Book {
     lowering: Option<(i64, i64)>,
     holds: BTreeMap<OrderNo, Hold>,
     pending: BTreeMap<OrderNo, UnixMillis>,
-    user_marks: BTreeMap<UserId, UnixMillis>,
+    user_marks: BTreeMap<Allowance, UnixMillis>,
     cool_downs: BTreeMap<UserId, UnixMillis>,
     device_marks: BTreeMap<String, UnixMillis>,
 }
@@ -47,8 +47,8 @@ impl Book {
         self.holds.values().filter(|hold| counts(hold)).map(|hold| hold.quantity.units()).sum()
     }
 
-    fn units_of(&self, user_id: &UserId) -> i64 {
-        self.sum(|hold| hold.user_id == *user_id && hold.state != HoldState::Released)
+    fn units_of(&self, allowance: &Allowance) -> i64 {
+        self.sum(|hold| hold.allowance() == *allowance && hold.state != HoldState::Released)
     }
 
     fn sold(&self) -> i64 {
@@ -68,21 +68,24 @@ impl Model {
                 && hold.quantity == request.quantity
                 && hold.user_id == request.user_id;
             return if same {
-                Admission::Replayed(hold.state, settings.terms.clone())
+                Admission::Replayed(hold.state, Terms { limit_day: hold.limit_day, ..settings.terms.clone() })
             } else {
                 Admission::Refused(Refusal::RequestIdReused)
             };
         }
-        if let Err(refusal) = judge(settings, book, request, now) {
+        let allowance = Allowance { user_id: request.user_id.clone(), limit_day: limit_day(settings, now) };
+        if let Err(refusal) = judge(settings, book, request, &allowance, now) {
             return Admission::Refused(refusal);
         }
 
         book.available -= request.quantity.units();
         // A sale without an interval keeps no marks, and forgets the one it meets.
-        book.user_marks.remove(&request.user_id);
-        book.cool_downs.remove(&request.user_id);
+        book.user_marks.remove(&allowance);
+        if allowance.limit_day.is_none() {
+            book.cool_downs.remove(&request.user_id);
+        }
         if settings.rules.user_interval_ms > 0 {
-            book.user_marks.insert(request.user_id.clone(), now);
+            book.user_marks.insert(allowance.clone(), now);
         }
         if settings.rules.device_ip_interval_ms > 0 {
             book.device_marks.insert(request.device_address.clone(), now);
@@ -94,10 +97,11 @@ impl Model {
             held_at,
             fingerprint: request.fingerprint.clone(),
             quantity: request.quantity,
-            user_id: request.user_id.clone(),
+            user_id: allowance.user_id,
+            limit_day: allowance.limit_day,
         };
         book.holds.insert(request.order_no.clone(), hold);
-        Admission::Admitted(settings.terms.clone())
+        Admission::Admitted(Terms { limit_day: allowance.limit_day, ..settings.terms.clone() })
     }
 
     /// As [`super::Gate::confirm`].
@@ -127,7 +131,7 @@ impl Model {
             let in_the_way = |present: &Hold, hold: &NewHold| {
                 let same = present.fingerprint == hold.fingerprint
                     && present.quantity == hold.quantity
-                    && present.user_id == hold.user_id;
+                    && present.allowance() == hold.allowance();
                 present.state == HoldState::Released && !same
             };
             let lost =
@@ -142,6 +146,7 @@ impl Model {
                         fingerprint: hold.fingerprint.clone(),
                         quantity: hold.quantity,
                         user_id: hold.user_id.clone(),
+                        limit_day: hold.limit_day,
                     },
                 );
             }
@@ -262,6 +267,7 @@ impl Model {
                     fingerprint: hold.fingerprint.clone(),
                     quantity: hold.quantity,
                     user_id: hold.user_id.clone(),
+                    limit_day: hold.limit_day,
                 },
             );
         }
@@ -324,9 +330,13 @@ impl Model {
     /// As [`super::Gate::snapshot`]; always settled.
     pub fn snapshot(&self) -> Option<Snapshot> {
         let counters = self.counters()?;
-        let users = self.book.holds.values().map(|hold| &hold.user_id);
-        let units =
-            users.map(|user_id| (user_id.clone(), self.book.units_of(user_id))).filter(|(_, units)| *units != 0);
+        let allowances = self.book.holds.values().map(Hold::allowance);
+        let units = allowances
+            .map(|allowance| {
+                let units = self.book.units_of(&allowance);
+                (allowance, units)
+            })
+            .filter(|(_, units)| *units != 0);
         Some(Snapshot {
             counters,
             holds: self.book.holds.clone(),
@@ -337,7 +347,21 @@ impl Model {
     }
 }
 
-fn judge(settings: &GateSettings, book: &Book, request: &AdmitRequest, now: UnixMillis) -> Result<(), Refusal> {
+/// The day that an admission counts for, if each day has its limit.
+fn limit_day(settings: &GateSettings, now: UnixMillis) -> Option<i64> {
+    match settings.limit_period {
+        LimitPeriod::Activity => None,
+        LimitPeriod::Day => Some(now.plus_secs(i64::from(settings.rules.utc_offset_secs)).secs().div_euclid(86_400)),
+    }
+}
+
+fn judge(
+    settings: &GateSettings,
+    book: &Book,
+    request: &AdmitRequest,
+    allowance: &Allowance,
+    now: UnixMillis,
+) -> Result<(), Refusal> {
     let GateSettings { rules, terms, .. } = settings;
     match settings.state {
         SaleState::Live => {}
@@ -354,7 +378,7 @@ fn judge(settings: &GateSettings, book: &Book, request: &AdmitRequest, now: Unix
     }
 
     let wanted = request.quantity.units();
-    let remaining = (i64::from(terms.limit_per_user) - book.units_of(&request.user_id)).max(0);
+    let remaining = (i64::from(terms.limit_per_user) - book.units_of(allowance)).max(0);
     if wanted > remaining {
         return Err(match (terms.limit_per_user, remaining) {
             (1, 0) => Refusal::AlreadyBought,
@@ -375,7 +399,7 @@ fn judge(settings: &GateSettings, book: &Book, request: &AdmitRequest, now: Unix
         return Err(Refusal::Ended { ends_at: rules.ends_at });
     }
     let marks = [
-        (book.user_marks.get(&request.user_id), rules.user_interval_ms),
+        (book.user_marks.get(allowance), rules.user_interval_ms),
         (book.device_marks.get(&request.device_address), rules.device_ip_interval_ms),
     ];
     for (mark, interval) in marks {

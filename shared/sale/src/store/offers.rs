@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | activity | `ACTIVITY`, id | its version: two edits at once, one wins |
 //! | offer | `OFFER#activity`, sku | `remaining ≥ q`: the last line against an oversell, right even when the gate is wrong |
-//! | claim | `CLAIM#activity#sku#user` | `units + q ≤ limit` |
+//! | claim | `CLAIM#activity#sku#user`, or `…#user@day` where each day has its limit | `units + q ≤ limit` |
 //! | SKU | `SKU`, id | `free ≥ n`: units allotted to offers never exceed the stock |
 //! | change | `CHANGE#subject`, time | nothing: the log of what admins did |
 //! | lease | `LEASE`, name | one sweep at a time |
@@ -90,6 +90,8 @@ pub struct OfferRow {
     pub price: kernel::money::Price,
     pub currency: kernel::money::Currency,
     pub limit_per_user: u32,
+    #[serde(default)]
+    pub limit_period: LimitPeriod,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     pub unlimited: bool,
@@ -135,6 +137,7 @@ impl OfferRow {
             currency: self.currency,
             limit_per_user: self.limit_per_user,
             pay_window_secs: self.rules.pay_window_secs,
+            limit_day: None,
         }
     }
 
@@ -146,6 +149,7 @@ impl OfferRow {
             total: self.total,
             state: self.state,
             rules: self.rules.clone(),
+            limit_period: self.limit_period,
             terms: self.terms(),
         }
     }
@@ -194,12 +198,12 @@ pub(crate) fn offer_key(offer: &OfferId) -> Item {
 }
 
 /// A partition key per user and offer: claims of one offer in one partition would be a hot one.
-pub(crate) fn claim_key(user_id: &UserId, offer: &OfferId) -> Item {
-    key(claim_pk(user_id, offer), ALONE)
+pub(crate) fn claim_key(allowance: &Allowance, offer: &OfferId) -> Item {
+    key(claim_pk(allowance, offer), ALONE)
 }
 
-pub(crate) fn claim_pk(user_id: &UserId, offer: &OfferId) -> String {
-    format!("CLAIM#{}#{}#{user_id}", offer.activity_id, offer.sku_id)
+pub(crate) fn claim_pk(allowance: &Allowance, offer: &OfferId) -> String {
+    format!("CLAIM#{}#{}#{allowance}", offer.activity_id, offer.sku_id)
 }
 
 fn activity_key(activity_id: &ActivityId) -> Item {
@@ -339,9 +343,9 @@ impl Offers {
         batch.write("log change").await.map(|_| ())
     }
 
-    /// Units that each of `users` has of an offer by its claim; users without one are left out.
-    pub(crate) async fn claims(&self, offer: &OfferId, users: &[UserId]) -> Result<Vec<ClaimRow>, StoreError> {
-        batch_get(&self.db, &self.table, users.iter().map(|user| claim_key(user, offer)).collect()).await
+    /// Units that count against each of `allowances` by its claim; those without one are left out.
+    pub(crate) async fn claims(&self, offer: &OfferId, allowances: &[Allowance]) -> Result<Vec<ClaimRow>, StoreError> {
+        batch_get(&self.db, &self.table, allowances.iter().map(|each| claim_key(each, offer)).collect()).await
     }
 
     /// Begins the making of a gate: the offer's epoch goes from `epoch` to `epoch + 1`, if it still is `epoch`.
@@ -491,11 +495,13 @@ impl<'a> Batch<'a> {
     /// What admins may change of an offer, from version `row.version - 1`. Its counts are changed by `raise` units, never
     /// set: orders are being committed meanwhile.
     pub(crate) fn change_offer(&mut self, row: &OfferRow, raise: i64) -> Result<(), StoreError> {
-        const CHANGED: [&str; 12] = [
+        const CHANGED: [&str; 14] = [
             "title",
             "price",
             "currency",
             "limitPerUser",
+            "limitPeriod",
+            "utcOffsetSecs",
             "startsAt",
             "endsAt",
             "payWindowSecs",
@@ -613,7 +619,14 @@ mod tests {
     fn where_a_sale_stands_is_said_by_its_rows_and_the_clock() {
         let (starts_at, ends_at) = (UnixMillis::new(1_000), UnixMillis::new(2_000));
         let (before, during) = (starts_at.plus_millis(-1), starts_at);
-        let rules = Rules { starts_at, ends_at, pay_window_secs: 900, user_interval_ms: 0, device_ip_interval_ms: 0 };
+        let rules = Rules {
+            starts_at,
+            ends_at,
+            pay_window_secs: 900,
+            user_interval_ms: 0,
+            device_ip_interval_ms: 0,
+            utc_offset_secs: 0,
+        };
         let activity = |state| ActivityRow {
             activity_id: "a".parse().unwrap(),
             name: "Sale".into(),

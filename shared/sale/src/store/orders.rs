@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Item, Pages, StoreError, attribute, batch_get, from_item, number, query_all, readable, text, to_item};
 use crate::admission::Fingerprint;
-use crate::offer::{OfferId, Terms};
+use crate::offer::{Allowance, OfferId, Terms};
 use crate::order::{EndReason, OrderStatus};
 
 /// Parts of the index by offer: a partition takes 1,000 writes a second, a storm of orders of one offer is more.
@@ -136,6 +136,11 @@ impl OrderRow {
 
     pub fn offer(&self) -> OfferId {
         OfferId { activity_id: self.activity_id.clone(), sku_id: self.sku_id.clone() }
+    }
+
+    /// Against which limit its units count.
+    pub fn allowance(&self) -> Allowance {
+        Allowance { user_id: self.user_id.clone(), limit_day: self.terms.limit_day }
     }
 
     /// Whether it is PAID or CANCELLED, and not everybody has been told yet.
@@ -273,6 +278,12 @@ impl Transition {
     pub(crate) fn when(mut self, attribute: &str, value: AttributeValue) -> Self {
         self.condition.push_str(&format!(" AND {attribute} = :{attribute}"));
         self.values.insert(format!(":{attribute}"), value);
+        self
+    }
+
+    /// Only if the row says nothing about it either.
+    pub(crate) fn when_absent(mut self, attribute: &str) -> Self {
+        self.condition.push_str(&format!(" AND attribute_not_exists({attribute})"));
         self
     }
 

@@ -394,6 +394,8 @@ async fn a_gate_is_made_from_rows_and_from_nothing_else() {
         let load = |user: &str, units: u32, state: HoldState| sale::gate::LoadHold {
             order_no: order_no(user, "k"),
             user_id: user_id(user),
+
+            limit_day: None,
             quantity: units.try_into().unwrap(),
             fingerprint: request(user, units, "k").fingerprint,
             state,
@@ -444,6 +446,8 @@ async fn long_lists_are_taken_in_parts() {
             sale::gate::LoadHold {
                 order_no: request.order_no,
                 user_id: request.user_id,
+
+                limit_day: None,
                 quantity: request.quantity,
                 fingerprint: request.fingerprint,
                 state: HoldState::Held,

@@ -14,7 +14,7 @@ use proptest::test_runner::{Config, TestRunner};
 use sale::admission::{Admission, AdmitRequest, Blocked, Fingerprint, HoldState, Refusal};
 use sale::gate::model::Model;
 use sale::gate::{GateSettings, LoadHold, NewHold, Snapshot};
-use sale::offer::SaleState;
+use sale::offer::{LimitPeriod, SaleState};
 use suite::gate_house::{FAR_AHEAD, GateHouse, LONG_AGO, offer_id, settings};
 use suite::redis_server::Shape;
 
@@ -80,7 +80,12 @@ fn gate_settings() -> impl Strategy<Value = GateSettings> {
     ];
     let interval = || prop_oneof![5 => Just(0_u32), 1 => Just(LONG_INTERVAL_MS)];
     let title = prop_oneof![Just("Hotcake"), Just("热蛋糕, \"a\" | b {c}")];
-    (1..4_i64, 1..6_i64, 0..9_i64, state, window, (interval(), interval()), 1..4_u32, title).prop_map(
+    // Days begin anywhere, but never while the test runs: both clocks are on the same one.
+    let period = prop_oneof![
+        3 => Just((LimitPeriod::Activity, 0)),
+        1 => Just((LimitPeriod::Day, noon_offset())),
+    ];
+    (1..4_i64, 1..6_i64, 0..9_i64, state, window, (interval(), interval()), (1..4_u32, period), title).prop_map(
         |(
             epoch,
             version,
@@ -88,10 +93,12 @@ fn gate_settings() -> impl Strategy<Value = GateSettings> {
             state,
             (starts_at, ends_at),
             (user_interval_ms, device_ip_interval_ms),
-            limit,
+            (limit, (limit_period, utc_offset_secs)),
             title,
         )| {
             let mut settings = settings(total, limit);
+            settings.limit_period = limit_period;
+            settings.rules.utc_offset_secs = utc_offset_secs;
             (settings.epoch, settings.version, settings.state) = (epoch, version, state);
             (settings.rules.starts_at, settings.rules.ends_at) = (starts_at, ends_at);
             settings.rules.user_interval_ms = user_interval_ms;
@@ -102,12 +109,19 @@ fn gate_settings() -> impl Strategy<Value = GateSettings> {
     )
 }
 
+/// Where it is noon now, in seconds east of UTC.
+fn noon_offset() -> i32 {
+    let second_of_day = kernel::time::Clock::System.now().secs().rem_euclid(86_400);
+    12 * 3_600 - i32::try_from(second_of_day).unwrap()
+}
+
 fn load_hold() -> impl Strategy<Value = LoadHold> {
     let state = prop_oneof![Just(HoldState::Held), Just(HoldState::Sold), Just(HoldState::Released)];
     (0..10_u8, 0..4_u8, 1..4_u32, state, 0..100_000_i64, any::<bool>()).prop_map(
         |(order, user, units, state, age_ms, pending)| {
-            let NewHold { order_no, user_id, quantity, fingerprint, held_at } = new_hold(order, user, units, age_ms);
-            LoadHold { order_no, user_id, quantity, fingerprint, state, held_at, pending }
+            let NewHold { order_no, user_id, limit_day, quantity, fingerprint, held_at } =
+                new_hold(order, user, units, age_ms);
+            LoadHold { order_no, user_id, limit_day, quantity, fingerprint, state, held_at, pending }
         },
     )
 }
@@ -117,6 +131,8 @@ fn new_hold(order: u8, user: u8, units: u32, age_ms: i64) -> NewHold {
     NewHold {
         order_no: order_no(order),
         user_id: user_id(user),
+        // Some of another day than anybody buys on here, some of none.
+        limit_day: (user % 2 == 1).then_some(7),
         quantity,
         fingerprint: Fingerprint::of(quantity),
         held_at: LONG_AGO.plus_millis(age_ms),

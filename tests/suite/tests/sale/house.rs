@@ -23,7 +23,7 @@ use sale::follow::{Decided, Following, Messenger, Told};
 use sale::gate::{Counters, Gate, Lowered, NewHold};
 use sale::ledger::{Ledger, Outcome};
 use sale::lifecycle::{self, ActivitySpec, Command, Edit, OfferSpec, SkuSpec};
-use sale::offer::{OfferId, Rules};
+use sale::offer::{LimitPeriod, OfferId, Rules};
 use sale::order::{self, EndReason, OrderStatus};
 use sale::pay::{Taken, Till};
 use sale::queue::OrderMessage;
@@ -164,7 +164,7 @@ impl TestSale {
         self.put_activity_with(from_secs, until_secs, |_| {}).await
     }
 
-    async fn put_activity_with(
+    pub(crate) async fn put_activity_with(
         &self,
         from_secs: i64,
         until_secs: i64,
@@ -177,6 +177,7 @@ impl TestSale {
             pay_window_secs: PAY_WINDOW_SECS,
             user_interval_ms: 0,
             device_ip_interval_ms: 0,
+            utc_offset_secs: 0,
         };
         change(&mut rules);
         let spec = ActivitySpec { name: "Double Eleven 双十一".to_owned(), rules };
@@ -386,8 +387,17 @@ impl TestSale {
 
     /// Redis loses an order's hold, and its units are for sale again.
     pub(crate) async fn lose_hold(&self, user: &str, order_no: &OrderNo, units: i64) {
+        self.lose(&format!("u:{user}"), order_no, units).await;
+    }
+
+    /// The same, where each day has its limit.
+    pub(crate) async fn lose_hold_of_day(&self, user: &str, day: i64, order_no: &OrderNo, units: i64) {
+        self.lose(&format!("u:{user}@{day}"), order_no, units).await;
+    }
+
+    async fn lose(&self, count: &str, order_no: &OrderNo, units: i64) {
         let (book, units) = (self.book(), units.to_string());
-        self.tamper(&["HDEL", &book, order_no.as_str(), &format!("u:{user}")]).await;
+        self.tamper(&["HDEL", &book, order_no.as_str(), count]).await;
         self.tamper(&["HINCRBY", &book, "avail", &units]).await;
         self.tamper(&["ZREM", &self.pending(), order_no.as_str()]).await;
     }
@@ -446,7 +456,7 @@ impl TestSale {
     /// Live units of a user, as the gate counts them.
     pub(crate) async fn units(&self, user: &str) -> i64 {
         let snapshot = self.stores.gate.snapshot(&self.offer).await.unwrap().expect("the gate has the offer");
-        snapshot.units.get(&user_id(user)).copied().unwrap_or(0)
+        snapshot.units.iter().filter(|(of, _)| of.user_id == user_id(user)).map(|(_, units)| units).sum()
     }
 
     pub(crate) async fn offer_row(&self) -> OfferRow {
@@ -627,6 +637,7 @@ pub(crate) fn spec(total: i64, limit: u32) -> OfferSpec {
         currency: "CNY".to_owned().try_into().unwrap(),
         total,
         limit_per_user: limit,
+        limit_period: LimitPeriod::Activity,
         unlimited: false,
         image: None,
     }

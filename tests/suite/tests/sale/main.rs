@@ -11,6 +11,7 @@ mod auditing;
 mod bad_weather;
 mod buying;
 mod committing;
+mod day_by_day;
 mod dead_letters;
 mod giving_back;
 mod house;

@@ -4,7 +4,8 @@
 -- KEYS     1 book   2 pending
 -- ARGV     1 order number   2 u:<user>   3 fingerprint|quantity|user|seats   4 d:<device>|<address>   5 only for a buyer
 --          who may not buy: the answer, unless there is another one before it
--- Returns  the terms (a JSON object): admitted · REPLAYED <H, S or R> <terms> · NOT_READY · REQUEST_ID_REUSED · PAUSED
+-- Returns  the terms (a JSON object, behind DAY <day> where each day has its limit): admitted ·
+--          REPLAYED <H, S or R> <terms, likewise> · NOT_READY · REQUEST_ID_REUSED · PAUSED
 --          · ENDED <ms> · BLOCKED [<ms to wait>] · ALREADY_BOUGHT · LIMIT_EXCEEDED <remaining> · STOCK_EMPTY ·
 --          INSUFFICIENT_STOCK <remaining> · NOT_STARTED <ms> · RATE_LIMITED <ms to wait>
 -- Why atomic: between judging and taking nobody else may take the same unit, or the same user's last allowed one.
@@ -21,12 +22,35 @@ local gate, hold, user, available = read[1], read[2], read[3], read[4]
 if not gate or gate == 'NOT_READY' then return 'NOT_READY' end
 if hold then
   -- A hold: state (1 letter), second (10 digits), then what was asked for.
-  if string.sub(hold, 12) ~= request then return 'REQUEST_ID_REUSED' end
-  return 'REPLAYED ' .. string.sub(hold, 1, 1) .. ' ' .. call('HGET', book, 'terms')
+  local asked, dated = string.sub(hold, 12), ''
+  if asked ~= request then
+    -- Where each day has its limit, a hold names its day behind the user.
+    local before, day, behind = match(asked, '^([^@]*)@(%d+)(.*)$')
+    if not day or before .. behind ~= request then return 'REQUEST_ID_REUSED' end
+    dated = 'DAY ' .. day .. ' '
+  end
+  return 'REPLAYED ' .. string.sub(hold, 1, 1) .. ' ' .. dated .. call('HGET', book, 'terms')
 end
 -- An open gate is made of digits: start and end (13 each), limit, interval of a user, interval of a device. A word is
--- the answer itself.
-if gate >= 'A' then return gate end
+-- the answer itself; but for DAY, which stands before the gate of a sale that has a limit for each day.
+local time, dated
+if gate >= 'A' then
+  local offset, plain = match(gate, '^DAY (%-?%d+) (.*)$')
+  if not plain then return gate end
+  gate, time = plain, call('TIME')
+  local day = string.format('%d', math.floor((time[1] + offset) / 86400))
+  dated = 'DAY ' .. day .. ' '
+  local before, of_user, behind = match(request, '^(%x+|%d+|)([^|]*)(.*)$')
+  request = before .. of_user .. '@' .. day .. behind
+  -- The day's field counts, and has the rate mark; the other one has a cool-down, which outlives the day.
+  local cool = user and match(user, ' %d+ (%d+)')
+  user_field = user_field .. '@' .. day
+  user = call('HGET', book, user_field)
+  if cool then
+    local units, mark = match(user or '0', '^(%d+) ?(%d*)')
+    user = units .. ' ' .. (mark == '' and '0' or mark) .. ' ' .. cool
+  end
+end
 if ARGV[5] then return ARGV[5] end
 
 local quantity = match(request, '%d+', 18)
@@ -36,7 +60,7 @@ if user or quantity ~= '1' then
   -- A third number: until when this user is in a cool-down.
   local cool = user and match(user, ' %d+ (%d+)')
   if cool then
-    local time = call('TIME')
+    time = call('TIME')
     local rest = math.ceil(cool - time[1] * 1000 - time[2] / 1000)
     if rest > 0 then return 'BLOCKED ' .. string.format('%d', rest) end
   end
@@ -55,7 +79,7 @@ if left < 0 then
 end
 
 -- Only now the clock: it costs a call, and what is sold out needs none.
-local time = call('TIME')
+time = time or call('TIME')
 local second = time[1]
 local now = second * 1000 + time[2] / 1000
 local starts, ends = string.sub(gate, 1, 13), string.sub(gate, 15, 27)
@@ -97,4 +121,4 @@ else
   terms = call('HGET', book, 'terms')
   call('HSET', book, 'avail', left, user_field, units, order, hold)
 end
-return terms
+return dated and dated .. terms or terms
