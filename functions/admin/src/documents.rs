@@ -105,8 +105,14 @@ pub(crate) struct ProductBody {
     limit_period: LimitPeriod,
     #[serde(default)]
     unlimited: bool,
+    #[serde(default = "on_sale")]
+    on_sale: bool,
     #[serde(default)]
     image: Option<String>,
+}
+
+const fn on_sale() -> bool {
+    true
 }
 
 impl ProductBody {
@@ -136,6 +142,7 @@ impl ProductBody {
             limit_per_user: self.limit_per_user,
             limit_period: self.limit_period,
             unlimited: self.unlimited,
+            on_sale: self.on_sale,
             image: self.image,
         })
     }
@@ -215,6 +222,8 @@ pub(crate) struct ProductDocument {
     limit_per_user: u32,
     limit_period: LimitPeriod,
     unlimited: bool,
+    /// Whether it is on the shelf.
+    on_sale: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<String>,
     /// Whether the gate is made; while it is not, buyers are answered NOT_READY.
@@ -233,6 +242,7 @@ impl From<OfferRow> for ProductDocument {
             limit_per_user: row.limit_per_user,
             limit_period: row.limit_period,
             unlimited: row.unlimited,
+            on_sale: row.on_sale,
             image: row.image,
         }
     }

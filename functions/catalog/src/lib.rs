@@ -210,7 +210,7 @@ async fn read_activity(
     let offers = state.offers.offers_of(activity_id).await?;
     let pay_window_secs = row.rules.pay_window_secs;
     Ok(Summary::of(row, &offers, now).map(|summary| {
-        let products = offers.into_iter().map(Product::from).collect();
+        let products = offers.into_iter().filter(|offer| offer.on_sale).map(Product::from).collect();
         ActivityDocument { summary, pay_window_secs, products }
     }))
 }

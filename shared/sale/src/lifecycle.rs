@@ -147,6 +147,7 @@ pub struct OfferSpec {
     pub limit_per_user: u32,
     pub limit_period: LimitPeriod,
     pub unlimited: bool,
+    pub on_sale: bool,
     pub image: Option<String>,
 }
 
@@ -493,6 +494,7 @@ async fn create_offer<C>(
         limit_period: spec.limit_period,
         image: spec.image.clone(),
         unlimited: spec.unlimited,
+        on_sale: spec.on_sale,
         rules: activity.rules.clone(),
         state: activity.state,
         total,
@@ -563,7 +565,7 @@ where
         price: spec.price,
         currency: spec.currency,
         limit_per_user: spec.limit_per_user,
-        limit_period: spec.limit_period,
+        on_sale: spec.on_sale,
         image: spec.image.clone(),
         total: before.total + raise,
         remaining: before.remaining + raise,

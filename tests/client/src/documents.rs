@@ -276,6 +276,7 @@ pub struct AdminProduct {
     pub limit_per_user: u32,
     pub limit_period: LimitPeriod,
     pub unlimited: bool,
+    pub on_sale: bool,
     #[serde(default)]
     pub image: Option<String>,
     /// While it is not, buyers are answered `NOT_READY`.

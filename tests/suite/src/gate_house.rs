@@ -83,6 +83,7 @@ pub fn settings(total: i64, limit_per_user: u32) -> GateSettings {
             utc_offset_secs: 0,
         },
         limit_period: LimitPeriod::Activity,
+        on_sale: true,
         terms: Terms {
             title: "Hotcake 热蛋糕".to_owned(),
             price: 129_900.try_into().unwrap(),

@@ -127,6 +127,7 @@ pub(super) fn gate_field(settings: &GateSettings) -> String {
     let millis = |at: UnixMillis| at.get().clamp(0, MAX_MILLIS);
     let (starts, ends) = (millis(rules.starts_at), millis(rules.ends_at));
     match settings.state {
+        SaleState::Live if !settings.on_sale => "PAUSED".to_owned(),
         SaleState::Live => {
             let gate = format!(
                 "{starts:013} {ends:013} {} {} {}",

@@ -71,6 +71,8 @@ pub struct GateSettings {
     pub state: SaleState,
     pub rules: Rules,
     pub limit_period: LimitPeriod,
+    /// False: nobody is let in, as if the sale were paused.
+    pub on_sale: bool,
     /// The limit in it is at least 1.
     pub terms: Terms,
 }

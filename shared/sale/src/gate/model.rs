@@ -364,6 +364,7 @@ fn judge(
 ) -> Result<(), Refusal> {
     let GateSettings { rules, terms, .. } = settings;
     match settings.state {
+        SaleState::Live if !settings.on_sale => return Err(Refusal::Paused),
         SaleState::Live => {}
         SaleState::Paused => return Err(Refusal::Paused),
         SaleState::Closed | SaleState::Settled => return Err(Refusal::Ended { ends_at: rules.ends_at }),

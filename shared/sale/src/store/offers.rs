@@ -95,6 +95,9 @@ pub struct OfferRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     pub unlimited: bool,
+    /// False: taken off the shelf, for now or for good.
+    #[serde(default = "on_sale")]
+    pub on_sale: bool,
     #[serde(flatten)]
     pub rules: Rules,
     pub state: SaleState,
@@ -113,6 +116,10 @@ pub struct OfferRow {
     pub rebuilding: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuilding_since: Option<UnixMillis>,
+}
+
+const fn on_sale() -> bool {
+    true
 }
 
 impl OfferRow {
@@ -150,6 +157,7 @@ impl OfferRow {
             state: self.state,
             rules: self.rules.clone(),
             limit_period: self.limit_period,
+            on_sale: self.on_sale,
             terms: self.terms(),
         }
     }
@@ -495,12 +503,13 @@ impl<'a> Batch<'a> {
     /// What admins may change of an offer, from version `row.version - 1`. Its counts are changed by `raise` units, never
     /// set: orders are being committed meanwhile.
     pub(crate) fn change_offer(&mut self, row: &OfferRow, raise: i64) -> Result<(), StoreError> {
-        const CHANGED: [&str; 14] = [
+        const CHANGED: [&str; 15] = [
             "title",
             "price",
             "currency",
             "limitPerUser",
             "limitPeriod",
+            "onSale",
             "utcOffsetSecs",
             "startsAt",
             "endsAt",

@@ -176,3 +176,24 @@ async fn p24_many_consumers_on_one_offer() {
     assert_eq!(sale.offer_row().await.committed(), (BATCHES * ORDERS) as i64);
     sale.assert_sound().await;
 }
+
+/// S13: the seed's consumer sends a message again when it fails, and throws, so that the queue delivers the first one too: each
+/// failure doubles it. Ours leaves it to the queue.
+#[tokio::test]
+async fn s13_a_consumer_that_fails_sends_nothing() {
+    let sale = TestSale::open(10, 1).await;
+    let order_no = sale.bought("u1", 1, "k").await;
+    let delivered = sale.orders_queue.take();
+    // The seed: sent again, and not acknowledged.
+    let by_the_seed = [delivered.clone(), delivered.clone()].concat();
+    assert_eq!(by_the_seed.len(), 2);
+
+    sale.weather.always("TransactWriteItems", Fault::Throttled);
+    let outcomes = sale.ledger.commit(delivered.clone(), sale.now().plus_millis(300)).await;
+    assert_eq!(outcomes[&order_no], Outcome::Busy);
+    sale.weather.clear();
+    assert_eq!(sale.orders_queue.take(), []);
+    sale.consume(delivered).await;
+    assert_eq!(sale.status(&order_no).await.0, OrderStatus::Unpaid);
+    sale.assert_sound().await;
+}

@@ -639,6 +639,7 @@ pub(crate) fn spec(total: i64, limit: u32) -> OfferSpec {
         limit_per_user: limit,
         limit_period: LimitPeriod::Activity,
         unlimited: false,
+        on_sale: true,
         image: None,
     }
 }

@@ -274,3 +274,22 @@ async fn p42_a_pause_and_an_end_that_the_gate_was_not_told() {
     assert_eq!(sale.rows().await.iter().map(|row| row.status).collect::<Vec<_>>(), [OrderStatus::Unpaid]);
     sale.assert_sound().await;
 }
+
+/// One product is taken off the shelf in the middle of the sale, and put back.
+#[tokio::test]
+async fn off_the_shelf_and_back() {
+    let sale = TestSale::open(10, 3).await;
+    let order_no = sale.bought("u1", 1, "k1").await;
+    done(sale.put_offer(&OfferSpec { on_sale: false, ..spec(10, 3) }).await);
+    assert_eq!(sale.buy("u2", 1, "k1").await, refused(Refusal::Paused));
+    // Whoever was let in gets the goods, and the activity's own pause is another thing.
+    sale.deliver().await;
+    assert_eq!(sale.status(&order_no).await.0, sale::order::OrderStatus::Unpaid);
+    done(sale.command(Command::Pause).await);
+    done(sale.command(Command::Resume).await);
+    assert_eq!(sale.buy("u2", 1, "k1").await, refused(Refusal::Paused));
+    done(sale.put_offer(&spec(10, 3)).await);
+    sale.bought("u2", 1, "k1").await;
+    sale.deliver().await;
+    sale.assert_sound().await;
+}

@@ -184,3 +184,31 @@ async fn p35_two_sweeps_at_once_make_a_lost_gate_once() {
     assert_eq!(sale.buy("u1", 1, "k2").await, refused(Refusal::AlreadyBought));
     sale.assert_sound().await;
 }
+
+/// S12: the seed holds a lock for ten seconds and gives it back without looking whose it is. Work that takes longer ends the
+/// next holder's lock.
+#[tokio::test]
+async fn s12_who_comes_late_ends_nobody_elses_lease() {
+    let sale = TestSale::open(1, 1).await;
+    let mut redis = sale.redis.operator().await;
+    let mut lock = async |holder: &str| -> bool {
+        let mut set = redis::cmd("SET");
+        set.arg("lock").arg(holder).arg("NX").arg("PX").arg(40);
+        set.query_async::<Option<String>>(&mut redis).await.unwrap().is_some()
+    };
+    assert!(lock("first").await);
+    tokio::time::sleep(std::time::Duration::from_millis(60)).await;
+    assert!(lock("second").await);
+    sale.tamper(&["DEL", "lock"]).await;
+    assert!(lock("third").await, "the seed: two at once");
+
+    let (offers, now) = (&sale.stores.offers, sale.now());
+    assert!(offers.lease("work", "first", now.plus_secs(10), now).await.unwrap());
+    assert!(!offers.lease("work", "second", now.plus_secs(20), now.plus_secs(9)).await.unwrap());
+    let later = now.plus_secs(12);
+    assert!(offers.lease("work", "second", later.plus_secs(10), later).await.unwrap());
+    offers.end_lease("work", "first").await.unwrap();
+    assert!(!offers.lease("work", "third", later.plus_secs(10), later).await.unwrap());
+    offers.end_lease("work", "second").await.unwrap();
+    assert!(offers.lease("work", "third", later.plus_secs(10), later).await.unwrap());
+}
