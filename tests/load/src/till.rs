@@ -201,10 +201,13 @@ impl Counter<'_> {
                 }
             }
         }
-        for index in 0..visit.bills.len() {
+        // What nobody does anything about takes its time, and is waited for last.
+        let mut by_patience: Vec<usize> = (0..visit.bills.len()).collect();
+        by_patience.sort_by_key(|index| visit.bills[*index].is_left_lying());
+        for index in by_patience {
             let told = visit.hear(self, story.socket.as_mut(), index).await;
-            if told && let Some(paid_at) = paid_at.get(&index) {
-                visit.bills[index].told_after = Some(paid_at.elapsed());
+            if let (Some(told), Some(paid_at)) = (told, paid_at.get(&index)) {
+                visit.bills[index].told_after = Some(told.saturating_duration_since(*paid_at));
             }
             if let Some(parameters) = prepared.get(&index) {
                 visit.pay(self, index, parameters).await;
@@ -297,13 +300,10 @@ impl Visit {
         seen.ok().flatten()
     }
 
-    /// Hears what became of an order, whether by the socket or by asking.
-    async fn hear(&mut self, counter: &Counter<'_>, socket: Option<&mut Socket>, index: usize) -> bool {
+    /// Hears what became of an order, whether by the socket or by asking: when that was.
+    async fn hear(&mut self, counter: &Counter<'_>, socket: Option<&mut Socket>, index: usize) -> Option<Instant> {
         let bill = &self.bills[index];
-        let patience = match bill.fate {
-            Fate::RunsOut | Fate::PaysLate => counter.pay_window + TOLD_WITHIN,
-            Fate::Pays | Fate::PaysAndIsToldThrice | Fate::FailsThenPays | Fate::Cancels => TOLD_WITHIN,
-        };
+        let patience = if bill.is_left_lying() { counter.pay_window + TOLD_WITHIN } else { TOLD_WITHIN };
         let wanted = bill.wanted();
         if let (Some(socket), Some(wanted)) = (socket, wanted) {
             let heard = socket.order_in(&bill.order_no, wanted, patience).await;
@@ -315,7 +315,7 @@ impl Visit {
                     if let Err(error) = socket.result_ack(&delivered.result).await {
                         self.failures.push(error);
                     }
-                    return true;
+                    return Some(delivered.at);
                 }
                 Err(error) => self.failures.push(error),
             }
@@ -333,15 +333,23 @@ impl Visit {
                 None => matches!(last, Some(OrderStatus::Paid | OrderStatus::Cancelled)),
             };
             if is_over {
-                return true;
+                return Some(Instant::now());
             }
             tokio::time::sleep(backoff.next_wait(None)).await;
         }
-        false
+        None
     }
 }
 
 impl Bill {
+    /// Only the end of its time brings the order to an end.
+    const fn is_left_lying(&self) -> bool {
+        match self.fate {
+            Fate::RunsOut | Fate::PaysLate => true,
+            Fate::Pays | Fate::PaysAndIsToldThrice | Fate::FailsThenPays | Fate::Cancels => false,
+        }
+    }
+
     /// How the order has to end; `None` where both is right, for a payment at the last moment.
     const fn wanted(&self) -> Option<OrderStatus> {
         match self.fate {
