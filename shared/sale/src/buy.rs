@@ -17,7 +17,7 @@ use crate::queue::{OrderMessage, Queue};
 use crate::store::orders::{NewOrder, OrderRow, Put};
 use crate::store::{Orders, StoreError};
 
-/// How long a message counts as being on its way, in seconds.
+/// How long after one retry sent an order's message again the next one may, in seconds.
 const RESEND_SECS: i64 = 5;
 
 /// What a buyer asks for, verified and parsed.
@@ -99,16 +99,14 @@ where
     );
     let met = shop.orders.put(&row).await?;
     kernel::crash::point("buy.after_row");
-    let mut on_its_way = false;
+    let mut met_again = false;
     let row = match met {
         Put::Created => row,
         Put::Exists(old) if old.fingerprint != row.fingerprint => return reused(shop, &row, &old).await,
         Put::Exists(old) => {
             // A gate that lost the hold took this for a new wish. The row knows better, unless it was put by this very call.
             replayed |= old.created_at != row.created_at;
-            // A retry that comes at once finds the first call's message on its way: sending it again would let impatient
-            // buyers fill the queue.
-            on_its_way = replayed && row.created_at < old.created_at.plus_secs(RESEND_SECS);
+            met_again = true;
             *old
         }
     };
@@ -116,7 +114,9 @@ where
     match row.status {
         OrderStatus::PreCreated => {
             // The row is the outbox: what is not sent now, the sweep sends.
-            if !on_its_way && let Err(error) = shop.queue.send(&OrderMessage::from(&row)).await {
+            if met_again && !may_send_again(shop, &row).await {
+                tracing::info!(order_no = %row.order_no, "sent again a moment ago");
+            } else if let Err(error) = shop.queue.send(&OrderMessage::from(&row)).await {
                 tracing::warn!(order_no = %row.order_no, error = &error as &dyn std::error::Error, "left to the sweep to send");
             }
             kernel::crash::point("buy.after_queue");
@@ -130,6 +130,19 @@ where
         }
     }
     Ok(Bought::Accepted { status: row.status, reason: row.reason, order_no: row.order_no, replayed })
+}
+
+/// Whether a retry sends the message again: whoever put the row may have died before, but not time after time, and impatient
+/// buyers must not fill the queue.
+async fn may_send_again<C>(shop: &Shop<C>, row: &OrderRow) -> bool {
+    let now = shop.clock.now();
+    match shop.orders.note_sending(&row.order_no, now, now.plus_secs(-RESEND_SECS)).await {
+        Ok(noted) => noted,
+        Err(error) => {
+            tracing::warn!(order_no = %row.order_no, error = &error as &dyn std::error::Error, "left to the sweep to send");
+            false
+        }
+    }
 }
 
 /// The gate had lost the hold of an order, and admitted another wish under its request id. The row stands: the new hold is

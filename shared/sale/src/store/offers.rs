@@ -25,7 +25,7 @@ pub use super::Written;
 use super::{Item, StoreError, batch_get, from_item, number, query_all, text, to_item, write_together};
 use crate::blacklist::Entry;
 use crate::gate::GateSettings;
-use crate::offer::{OfferId, Rules, SaleState, Shown, Terms, UNLIMITED_TOTAL};
+use crate::offer::{Allowance, LimitPeriod, OfferId, Rules, SaleState, Shown, Terms, UNLIMITED_TOTAL};
 
 const ACTIVITIES: &str = "ACTIVITY";
 const SKUS: &str = "SKU";
@@ -653,6 +653,8 @@ mod tests {
             limit_per_user: 1,
             image: None,
             unlimited: false,
+            limit_period: LimitPeriod::Activity,
+            on_sale: true,
             rules: rules.clone(),
             state: SaleState::Live,
             total: 1,

@@ -389,6 +389,25 @@ impl Orders {
         self.update(order_no, set, "#status = :from".to_owned(), values).await.map(|_| ())
     }
 
+    /// Notes that a PRE_CREATED order is being sent again, unless it was after `not_since`, or has moved on. False: it was, or has.
+    pub(crate) async fn note_sending(
+        &self,
+        order_no: &OrderNo,
+        now: UnixMillis,
+        not_since: UnixMillis,
+    ) -> Result<bool, StoreError> {
+        let values = Item::from([
+            (":from".to_owned(), text(OrderStatus::PreCreated.as_str())),
+            (":now".to_owned(), number(now.get())),
+            (":notSince".to_owned(), number(not_since.get())),
+        ]);
+        let condition = "#status = :from AND (attribute_not_exists(resentAt) OR resentAt <= :notSince)".to_owned();
+        match self.update(order_no, "SET resentAt = :now".to_owned(), condition, values).await? {
+            Updated::Done => Ok(true),
+            Updated::Refused(_) => Ok(false),
+        }
+    }
+
     /// Nothing is owed any more for an order in `status`.
     pub(crate) async fn acquit(&self, order_no: &OrderNo, status: OrderStatus) -> Result<(), StoreError> {
         let values = Item::from([(":from".to_owned(), text(status.as_str()))]);

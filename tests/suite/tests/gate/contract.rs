@@ -14,7 +14,7 @@ use proptest::test_runner::{Config, TestRunner};
 use sale::admission::{Admission, AdmitRequest, Blocked, Fingerprint, HoldState, Refusal};
 use sale::gate::model::Model;
 use sale::gate::{GateSettings, LoadHold, NewHold, Snapshot};
-use sale::offer::{LimitPeriod, SaleState};
+use sale::offer::{Allowance, LimitPeriod, SaleState};
 use suite::gate_house::{FAR_AHEAD, GateHouse, LONG_AGO, offer_id, settings};
 use suite::redis_server::Shape;
 
@@ -340,9 +340,9 @@ fn check(snapshot: &Snapshot) {
     if counters.loading.is_none() {
         assert_eq!(counters.total, counters.available + sum(HoldState::Held) + counters.sold);
     }
-    let mut live: BTreeMap<UserId, i64> = BTreeMap::new();
+    let mut live: BTreeMap<Allowance, i64> = BTreeMap::new();
     for hold in holds.values().filter(|hold| hold.state != HoldState::Released) {
-        *live.entry(hold.user_id.clone()).or_default() += hold.quantity.units();
+        *live.entry(hold.allowance()).or_default() += hold.quantity.units();
     }
     assert_eq!(*units, live);
     for order_no in pending.keys() {

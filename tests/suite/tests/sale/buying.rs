@@ -127,6 +127,23 @@ async fn p5_a_lost_reply_is_counted_once() {
     sale.assert_sound().await;
 }
 
+/// Impatient buyers do not fill the queue: a retry sends the message again, and for a while no other one does.
+#[tokio::test]
+async fn retries_send_an_order_again_now_and_then() {
+    let sale = TestSale::open(10, 3).await;
+    sale.bought("u1", 1, "k1").await;
+    assert_eq!(sale.orders_queue.take().len(), 1);
+    for expected in [1, 0, 0] {
+        sale.buy("u1", 1, "k1").await;
+        assert_eq!(sale.orders_queue.take().len(), expected);
+    }
+    sale.pass_secs(5);
+    sale.buy("u1", 1, "k1").await;
+    sale.buy("u1", 1, "k1").await;
+    sale.deliver().await;
+    sale.assert_sound().await;
+}
+
 #[tokio::test]
 async fn p9_the_last_unit_of_the_limit() {
     let sale = TestSale::open(10, 3).await;

@@ -284,7 +284,7 @@ async fn off_the_shelf_and_back() {
     assert_eq!(sale.buy("u2", 1, "k1").await, refused(Refusal::Paused));
     // Whoever was let in gets the goods, and the activity's own pause is another thing.
     sale.deliver().await;
-    assert_eq!(sale.status(&order_no).await.0, sale::order::OrderStatus::Unpaid);
+    assert_eq!(sale.status(&order_no).await.0, OrderStatus::Unpaid);
     done(sale.command(Command::Pause).await);
     done(sale.command(Command::Resume).await);
     assert_eq!(sale.buy("u2", 1, "k1").await, refused(Refusal::Paused));
