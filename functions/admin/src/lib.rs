@@ -74,7 +74,7 @@ pub async fn handle(state: &State, request: Request) -> Result<Response, Problem
         "GET /api/admin/activities/{activityId}/changes" => changes(state, &request).await,
         "POST /api/admin/activities/{activityId}/reconcile" => operations::reconcile(state, &request, &admin).await,
         "POST /api/admin/activities/{activityId}/rebuild" => operations::rebuild(state, &request, &admin).await,
-        "GET /api/admin/changes" => operations::changes(state).await,
+        "GET /api/admin/changes" => operations::system_changes(state).await,
         "GET /api/admin/payments" => money::list(state, &request).await,
         "POST /api/admin/payments/{transactionId}/refund" => money::refund(state, &request, &admin).await,
         "GET /api/admin/blacklist" => operations::blacklist(state).await,
