@@ -168,7 +168,7 @@ async fn changes(state: &State, request: &Request) -> Result<Response, Problem> 
     if state.stores.offers.activity(&activity_id).await.map_err(|error| failed(&error.into()))?.is_none() {
         return Err(Problem::not_found());
     }
-    let changes = state.stores.offers.changes(activity_id.as_str()).await.map_err(|error| failed(&error.into()))?;
+    let changes = state.stores.offers.changes_of(activity_id.as_str()).await.map_err(|error| failed(&error.into()))?;
     Response::json(200, &ChangesDocument::from(changes))
 }
 

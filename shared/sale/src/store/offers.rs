@@ -299,7 +299,7 @@ impl Offers {
     }
 
     /// What admins changed about `subject` (an activity or a SKU), oldest first.
-    pub async fn changes(&self, subject: &str) -> Result<Vec<Change>, StoreError> {
+    pub async fn changes_of(&self, subject: &str) -> Result<Vec<Change>, StoreError> {
         self.list(format!("CHANGE#{subject}")).await
     }
 

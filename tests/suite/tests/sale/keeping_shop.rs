@@ -134,7 +134,7 @@ async fn a_sale_is_paused_resumed_and_ended() {
     assert_eq!(sale.sku().await.free + offer.allotted(), STOCK);
     sale.assert_sound().await;
 
-    let changes = sale.stores.offers.changes(sale.activity_id().as_str()).await.unwrap();
+    let changes = sale.stores.offers.changes_of(sale.activity_id().as_str()).await.unwrap();
     let actions: Vec<&str> = changes.iter().map(|change| change.action.as_str()).collect();
     assert_eq!(actions, ["put-activity", "put-product s10", "pause", "resume", "end"]);
     assert!(changes.iter().all(|change| change.by == admin()));
