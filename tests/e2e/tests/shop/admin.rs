@@ -197,7 +197,7 @@ async fn every_change_is_in_the_log_with_its_author() {
     shop.act(ActivityAction::Pause).await;
     shop.act(ActivityAction::Pause).await;
     shop.act(ActivityAction::Resume).await;
-    let changes = shop.local.offers().changes(&shop.activity_id).await.unwrap();
+    let changes = shop.local.offers().changes_of(&shop.activity_id).await.unwrap();
     let actions: Vec<&str> = changes.iter().map(|change| change.action.as_str()).collect();
     let product = format!("put-product {}", shop.sku_id);
     assert_eq!(actions, ["put-activity", &product, "pause", "resume"], "what changed nothing is not in the log");
@@ -208,5 +208,5 @@ async fn every_change_is_in_the_log_with_its_author() {
         (state(changes[2].before.as_deref().unwrap()), state(&changes[2].after)),
         (json!("LIVE"), json!("PAUSED"))
     );
-    assert_eq!(shop.local.offers().changes(&shop.sku_id).await.unwrap().len(), 1);
+    assert_eq!(shop.local.offers().changes_of(&shop.sku_id).await.unwrap().len(), 1);
 }
