@@ -53,6 +53,8 @@ async fn main() -> ExitCode {
             return ExitCode::from(EXIT_NOTHING);
         }
     };
+    // What a row says when it fails is printed with it.
+    std::panic::set_hook(Box::new(|_| {}));
     let started = Instant::now();
     let lines = LocalSet::new().run_until(run(alone, together)).await;
     table::print(&lines, started.elapsed());

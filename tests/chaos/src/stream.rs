@@ -16,7 +16,9 @@ use tokio::task::JoinHandle;
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Of one row: a long one does not need more.
-const MOST_BUYERS: usize = 60;
+const MOST_BUYERS: usize = 40;
+/// Calls under way at once: when a gate opens again, all who waited come, and each environment more costs the machine a start.
+const CALLS_AT_ONCE: usize = 3;
 /// How long a buyer comes back before it is called lost: a gate that is made anew is closed for more than 50 s.
 const PATIENCE: Duration = Duration::from_secs(150);
 const COME_BACK: Duration = Duration::from_secs(1);
@@ -79,7 +81,8 @@ impl Stream {
     }
 }
 
-async fn buy(shop: Shop, over: Rc<Cell<bool>>) -> Tally {
+async fn buy(mut shop: Shop, over: Rc<Cell<bool>>) -> Tally {
+    shop.local.api = shop.local.api.at_most(CALLS_AT_ONCE);
     let mut visits = Vec::new();
     for n in 0..MOST_BUYERS {
         if over.get() {

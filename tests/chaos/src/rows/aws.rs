@@ -1,16 +1,20 @@
 //! AWS calls that lose their reply, are throttled, or meet another one; and sockets that nobody gets through to.
 
+use std::time::Duration;
+
 use e2e::aws_proxy::{Fault, POST_TO_CONNECTION};
 use e2e::{Buyer, FunctionProcess, LossyAws, SOON, Shop, events, eventually};
 use sale::order::OrderStatus;
 use serde_json::{Value, json};
 
-use crate::hands::{decided, deliver, hold_of, made_once, millis, plenty, unsent};
+use crate::hands::{decided, deliver, hold_of, made_once, millis, pass, plenty, unsent};
 use crate::row::Seen;
 use crate::stream::Stream;
 
 /// More often than any SDK tries.
 const ALWAYS: u32 = 1_000;
+/// A socket that is younger is not forgotten: it may be about to open.
+const YOUNG: Duration = Duration::from_secs(31);
 
 async fn before(shop: &Shop, operation: &'static str, fault: Fault, times: u32) -> LossyAws {
     LossyAws::before(&shop.local.outputs.aws_endpoint, operation, fault, times).await
@@ -110,10 +114,13 @@ pub(crate) async fn commit_conflict() -> Seen {
 async fn post(status: u16, kind: &'static str, times: u32) -> Seen {
     let shop = plenty().await;
     let stream = Stream::of(&shop);
-    let messages = unsent(&shop, 1).await;
-    let order_no = messages[0].order_no.as_str();
     let buyer = shop.buyer("unsent0");
     let mut socket = buyer.online().await;
+    if status == 410 {
+        pass(YOUNG).await;
+    }
+    let messages = unsent(&shop, 1).await;
+    let order_no = messages[0].order_no.as_str();
     let connections = async || {
         let user = buyer.id.parse().unwrap();
         shop.local.connections().live(&user, millis()).await.unwrap().len()
