@@ -39,7 +39,7 @@ use crate::row::{Line, Row};
 /// Sales at once: the two cores of a small machine belong to the stack.
 const AT_ONCE: usize = 3;
 /// Between two sweeps. A deployed one comes every minute; here nobody has the time.
-const SWEEP_EVERY: Duration = Duration::from_secs(5);
+const SWEEP_EVERY: Duration = Duration::from_secs(7);
 
 const EXIT_RED: u8 = 1;
 const EXIT_NOTHING: u8 = 2;

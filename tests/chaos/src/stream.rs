@@ -16,12 +16,14 @@ use tokio::task::JoinHandle;
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Of one row: a long one does not need more.
-const MOST_BUYERS: usize = 40;
+const MOST_BUYERS: usize = 24;
+/// Of a row that is over at once.
+const FEWEST_BUYERS: usize = 3;
 /// Calls under way at once: when a gate opens again, all who waited come, and each environment more costs the machine a start.
 const CALLS_AT_ONCE: usize = 3;
 /// How long a buyer comes back before it is called lost: a gate that is made anew is closed for more than 50 s.
 const PATIENCE: Duration = Duration::from_secs(150);
-const COME_BACK: Duration = Duration::from_secs(1);
+const COME_BACK: Duration = Duration::from_millis(1_500);
 
 /// The buyers, while they come.
 pub(crate) struct Stream {
@@ -85,7 +87,7 @@ async fn buy(mut shop: Shop, over: Rc<Cell<bool>>) -> Tally {
     shop.local.api = shop.local.api.at_most(CALLS_AT_ONCE);
     let mut visits = Vec::new();
     for n in 0..MOST_BUYERS {
-        if over.get() {
+        if over.get() && n >= FEWEST_BUYERS {
             break;
         }
         let buyer = shop.buyer(&format!("stream{n}"));
