@@ -158,7 +158,7 @@ impl<'a> Broom<'a> {
     /// Has a sweep of ours run that dies at `point`. None: it had nothing to do there, or was not the one that swept.
     pub(crate) async fn dies(&self, point: &str) -> Option<i32> {
         let changed = [(CRASH_AT, point)];
-        let mut sweep = FunctionProcess::start_for(&self.local, "sweep", &changed, SHORT_SWEEP).await;
+        let mut sweep = FunctionProcess::start_for(self.local, "sweep", &changed, SHORT_SWEEP).await;
         // Taken again by force, since a killed sweep's lease outlives it; then let go for this one alone.
         let far = millis().plus_secs(3_600);
         self.local.offers().lease(Self::LEASE, &self.owner, far, far).await.unwrap();

@@ -137,7 +137,7 @@ async fn visit(buyer: Buyer, n: usize) -> (End, Vec<String>) {
             }
         }
     }
-    let status = decided(&buyer, &order_no, |status| n % 3 == 0 || status != OrderStatus::Unpaid).await;
+    let status = decided(&buyer, &order_no, |status| n.is_multiple_of(3) || status != OrderStatus::Unpaid).await;
     (End::Ended(name(status)), waits)
 }
 

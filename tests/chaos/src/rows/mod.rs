@@ -106,9 +106,7 @@ pub(crate) fn together() -> Vec<Row> {
         }),
         row("clock", "a function's clock jumps by 10 min", || {
             Box::pin(async {
-                Seen::skipped(
-                    "no faketime here, and no switch for it in the functions; the component tests move their Clock",
-                )
+                Seen::skipped("needs faketime, which nothing here installs; the component tests move their Clock")
             })
         }),
     ]

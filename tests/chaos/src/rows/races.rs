@@ -1,5 +1,6 @@
 //! Two things at the same moment, of which one may win.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::stream::{Stream, insist};
 /// The buyer pays and cancels at once: one wins, and the money of a loser goes back.
 pub(crate) async fn cancel_pay() -> Seen {
     const RACES: u32 = 8;
-    const HEAD_START: Duration = Duration::from_millis(40);
+    const HEAD_START: Duration = Duration::from_millis(5);
     let shop = plenty().await;
     let stream = Stream::of(&shop);
     let cashier = Cashier::new(&shop.local.outputs).unwrap();
@@ -109,8 +110,9 @@ pub(crate) async fn end_buy() -> Seen {
 /// The admin takes units out while buyers buy and others resume a sale that is not paused, again and again.
 pub(crate) async fn lower_buy() -> Seen {
     const RESUMERS: usize = 2;
-    const RESUMES: usize = 25;
-    const BUYERS: usize = 24;
+    const MOST_RESUMES: usize = 400;
+    const MOST_BUYERS: usize = 60;
+    let over = Cell::new(false);
     let shop = Shop::open(Offer { total: 60, limit_per_user: 1, ..Offer::default() }).await;
     let barrier = Arc::new(Barrier::new(RESUMERS + 2));
     let lowering = async {
@@ -124,19 +126,27 @@ pub(crate) async fn lower_buy() -> Seen {
             };
             *ends.entry(end).or_default() += 1;
         }
+        over.set(true);
         ends
     };
     let resuming = join_all((0..RESUMERS).map(|_| async {
         barrier.wait().await;
-        for _ in 0..RESUMES {
+        for n in 0..MOST_RESUMES {
+            if over.get() {
+                return n;
+            }
             let answer = shop.local.admin.activity_action(&shop.activity_id, ActivityAction::Resume).await.unwrap();
             assert!(answer.outcome.is_ok() || answer.status == 503, "{answer:?}");
         }
+        MOST_RESUMES
     }));
     let buying = async {
         barrier.wait().await;
         let mut let_in = Vec::new();
-        for n in 0..BUYERS {
+        for n in 0..MOST_BUYERS {
+            if over.get() {
+                break;
+            }
             let buyer = shop.buyer(&format!("racer{n}"));
             match insist(&mut Vec::new(), async || buyer.api.buy(&buyer.wish(1), Some("k1")).await).await {
                 Ok(accepted) => let_in.push(accepted.order_no),
@@ -147,7 +157,7 @@ pub(crate) async fn lower_buy() -> Seen {
         }
         let_in
     };
-    let (ends, _, let_in) = futures_util::join!(lowering, resuming, buying);
+    let (ends, resumes, let_in) = futures_util::join!(lowering, resuming, buying);
     for order_no in &let_in {
         let row = decided(&shop, &order_no.parse().unwrap()).await;
         assert_eq!(row.status, RowStatus::Unpaid, "whom the gate lets in gets an order: {row:?}");
@@ -159,8 +169,12 @@ pub(crate) async fn lower_buy() -> Seen {
     })
     .await;
     let lowered = ends.get("lowered").copied().unwrap_or_default();
-    let what =
-        format!("puts {ends:?}, total {} in the end, {} let in, each with an order", offer().await.total, let_in.len());
+    let what = format!(
+        "puts {ends:?} beside {} resumes, total {} in the end, {} let in, each with an order",
+        resumes.iter().sum::<usize>(),
+        offer().await.total,
+        let_in.len()
+    );
     Seen::new(&shop, u32::try_from(lowered).unwrap(), "lowered", what)
 }
 
