@@ -53,6 +53,10 @@ demo-size:
 test: setup build ## all tests; those of the deployed stack run on one of their own
 	@HOTCAKE_STATE=target/test-stack $(STACK) run cargo test $(LOCAL) --no-fail-fast
 
+.PHONY: chaos
+chaos: setup build ## every fault that the sale has to bear, on a stack of its own: ROWS=buy.after_row,oom picks some
+	@HOTCAKE_STATE=target/chaos-stack $(STACK) run target/quick/chaos
+
 .PHONY: lint
 lint: setup ## formatting, clippy, the template
 	@cargo fmt --all --check

@@ -28,7 +28,16 @@ def is_running(process: dict) -> bool:
 
 def stop(process: dict) -> None:
     """Asks, waits, then insists. Somebody else's process of the same pid is left alone."""
-    for attempt in (signal.SIGTERM, signal.SIGKILL):
+    _end(process, signal.SIGTERM, signal.SIGKILL)
+
+
+def kill(process: dict) -> None:
+    """Does not ask."""
+    _end(process, signal.SIGKILL)
+
+
+def _end(process: dict, *attempts: signal.Signals) -> None:
+    for attempt in attempts:
         if not is_running(process):
             return
         try:

@@ -6,6 +6,7 @@
     down    ends what `up` started
     status  says what runs where
     run     a stack of its own around one command: up, the command, down whatever happened
+    lose    ends the stack's redis-server, as a machine that dies, and starts an empty one in its place
     sale    puts up a sale to try things on: SKU s10 in activity a1, open now
     token   prints a JWT the stack accepts
     invoke  calls one deployed function with a sample event
@@ -180,6 +181,16 @@ def run(command: list[str]) -> int:
         down()
 
 
+def lose() -> None:
+    """What the gate looks like after the cache lost everything; the rest of the stack goes on."""
+    with locked():
+        state = load_state()
+        if "redis" not in state.get("processes", {}):
+            raise Problem("the stack is down: `make up`")
+        processes.kill(state["processes"]["redis"])
+        launch_redis(state)
+
+
 def status() -> int:
     state = load_state()
     for name, process in state.get("processes", {}).items():
@@ -216,13 +227,17 @@ def start() -> dict:
         **{f"{name}Port": int(os.environ.get(f"HOTCAKE_{name.upper()}_PORT") or processes.free_port()) for name in PROCESSES},
         "processes": {},
     }
-    configuration = STATE / "redis.conf"
-    configuration.write_text(redis_configuration(state["redisPort"]))
-    launch(state, "redis", [redis_server(), str(configuration)], redis_answers, state["redisPort"], clean_environment())
+    launch_redis(state)
     python, here = str(VENV / "bin" / "python"), ROOT / "tests" / "stack"
     launch(state, "provider", [python, str(here / "provider.py")], provider_answers, state["providerPort"], provider_environment(state))
     launch(state, "aws", [python, str(here / "local_aws.py")], aws_answers, state["awsPort"], aws_environment(state))
     return state
+
+
+def launch_redis(state: dict) -> None:
+    configuration = STATE / "redis.conf"
+    configuration.write_text(redis_configuration(state["redisPort"]))
+    launch(state, "redis", [redis_server(), str(configuration)], redis_answers, state["redisPort"], clean_environment())
 
 
 def launch(state: dict, name: str, command: list[str], answers, port: int, environment: dict[str, str]) -> None:
@@ -610,7 +625,7 @@ def positive(text: str) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("setup", "up", "down", "status", "sale"):
+    for verb in ("setup", "up", "down", "lose", "status", "sale"):
         verbs.add_parser(verb)
     runner = verbs.add_parser("run")
     runner.add_argument("command", nargs=argparse.REMAINDER)
@@ -632,6 +647,8 @@ def main() -> int:
             up()
         case "down":
             down()
+        case "lose":
+            lose()
         case "status":
             return status()
         case "run":

@@ -8,7 +8,8 @@
 //! - [`shop`]: a fresh activity for each test, with ids of its own, so that tests run side by side on one stack.
 //! - [`process`]: a function binary as a child process under a Runtime API of the test, so that it can be killed, frozen and
 //!   set up with faults.
-//! - [`redis_proxy`]: a way to Redis that loses replies.
+//! - [`events`]: what Lambda hands to the functions, for those that run beside the stack.
+//! - [`redis_proxy`], [`aws_proxy`]: ways to Redis and to AWS that lose replies, or answer themselves.
 //!
 //! Every wait has an end. What moves by itself is waited for with [`eventually`]; what must not happen is looked for after
 //! something that comes later did happen.
@@ -20,6 +21,8 @@
     reason = "a test that fails says so by panicking, and lives by the system's clock"
 )]
 
+pub mod aws_proxy;
+pub mod events;
 pub mod local;
 pub mod process;
 pub mod redis_proxy;
@@ -27,6 +30,7 @@ pub mod shop;
 
 use std::time::{Duration, Instant};
 
+pub use aws_proxy::LossyAws;
 pub use local::Local;
 pub use process::{FunctionProcess, Pending};
 pub use redis_proxy::LossyRedis;

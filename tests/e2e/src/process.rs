@@ -23,8 +23,8 @@ use crate::{Local, SOON, eventually};
 /// The longest request of a function: an answer, well below Lambda's own bound.
 const MAX_REQUEST_BYTES: usize = 8 * 1024 * 1024;
 /// The crash point's switches; see `kernel::crash`.
-const CRASH_AT: &str = "CRASH_AT";
-const FREEZE_AT: &str = "FREEZE_AT";
+pub const CRASH_AT: &str = "CRASH_AT";
+pub const FREEZE_AT: &str = "FREEZE_AT";
 
 /// A running function.
 #[derive(Debug)]
@@ -70,8 +70,14 @@ impl FunctionProcess {
     }
 
     /// Starts it with some variables changed.
-    #[allow(clippy::zombie_processes, reason = "waited for by its number")]
     pub async fn start_with(local: &Local, function: &str, changed: &[(&str, &str)]) -> Self {
+        let timeout = local.deployed(function).await.timeout;
+        Self::start_for(local, function, changed, timeout).await
+    }
+
+    /// Starts it with some variables changed, and has it told that a call may take as long as `timeout`.
+    #[allow(clippy::zombie_processes, reason = "waited for by its number")]
+    pub async fn start_for(local: &Local, function: &str, changed: &[(&str, &str)], timeout: Duration) -> Self {
         let binary = contract::root().join("target/quick").join(function);
         assert!(binary.is_file(), "{} is not built: run `make build`", binary.display());
         let deployed = local.deployed(function).await;
@@ -95,9 +101,14 @@ impl FunctionProcess {
             .unwrap();
         let streams = [Stream::of(child.stdout.take().unwrap()), Stream::of(child.stderr.take().unwrap())];
         let (events, jobs) = mpsc::unbounded_channel();
-        let runtime_api = tokio::spawn(serve(listener, jobs, deployed.timeout));
+        let runtime_api = tokio::spawn(serve(listener, jobs, timeout));
         // Waited for by its number from here on: `Child` cannot tell that a process is stopped.
         Self { pid: Pid::from_child(&child), ended: None, events, streams, runtime_api }
+    }
+
+    /// The process's number, for reports.
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
     }
 
     /// Hands out an event.
@@ -114,7 +125,12 @@ impl FunctionProcess {
 
     /// The answer to an event.
     pub async fn answer(&self, pending: Pending) -> Value {
-        match tokio::time::timeout(SOON, pending.0).await {
+        self.answer_within(pending, SOON).await
+    }
+
+    /// The answer to an event that takes long.
+    pub async fn answer_within(&self, pending: Pending, within: Duration) -> Value {
+        match tokio::time::timeout(within, pending.0).await {
             Ok(Ok(Ok(answer))) => answer,
             other => panic!("no answer ({other:?}) from a function that said: {}", self.said()),
         }

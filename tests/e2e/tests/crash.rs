@@ -13,10 +13,11 @@
 use std::time::Duration;
 
 use client::Socket;
-use client::documents::{OrderStatus, ProblemCode, ResultStatus};
+use client::documents::{ActivityAction, OrderStatus, ProblemCode, ResultStatus};
 use e2e::local::SWEEPING;
 use e2e::process::At;
-use e2e::{Buyer, FunctionProcess, LossyRedis, Offer, SOON, Shop, eventually};
+use e2e::shop::done;
+use e2e::{Buyer, FunctionProcess, LossyRedis, Offer, SOON, Shop, events, eventually};
 use kernel::ids::OrderNo;
 use sale::admission::HoldState;
 use sale::order::{EndReason, OrderStatus as RowStatus};
@@ -33,6 +34,9 @@ const OLD_ENOUGH: Duration = {
     assert!(ABANDON_SECS == OUTBOX_DELAY_SECS);
     Duration::from_secs(ABANDON_SECS.unsigned_abs())
 };
+
+/// For so long after a purchase a retry of it sends nothing again, and a second for the clocks.
+const ON_ITS_WAY: Duration = Duration::from_secs(6);
 
 /// A buy that dies at `point`: the number of the order it was about.
 async fn buy_dies_at(shop: &Shop, buyer: &Buyer, request_id: &str, point: &'static str) -> OrderNo {
@@ -52,20 +56,6 @@ async fn swept(shop: &Shop, order_no: &OrderNo) -> sale::store::orders::OrderRow
         shop.row(order_no).await.filter(|row| row.status != RowStatus::PreCreated)
     })
     .await
-}
-
-fn sqs_event(messages: &[OrderMessage]) -> Value {
-    let records = messages.iter().enumerate().map(|(n, message)| {
-        json!({
-            "messageId": format!("00000000-0000-0000-0000-{n:012}"),
-            "receiptHandle": "e2e",
-            "body": serde_json::to_string(message).unwrap(),
-            "attributes": {"ApproximateReceiveCount": "1"},
-            "messageAttributes": {},
-            "eventSource": "aws:sqs",
-        })
-    });
-    json!({"Records": records.collect::<Vec<_>>()})
 }
 
 async fn pushed(socket: &mut Socket, order_no: &OrderNo) -> (ResultStatus, OrderStatus) {
@@ -125,6 +115,8 @@ async fn killed_after_the_row_the_order_is_sent_by_whoever_comes_next() {
     let result = patient.api.result(left.as_str()).await.unwrap().outcome.unwrap();
     assert_eq!((result.status, result.order_status), (ResultStatus::Pending, OrderStatus::PreCreated));
 
+    // A retry that comes at once takes the first call's message to be on its way, and leaves it to the sweep.
+    tokio::time::sleep(ON_ITS_WAY).await;
     assert_eq!(persistent.accepted(1, "k1").await, retried.as_str());
     persistent.wins(retried.as_str()).await;
 
@@ -160,7 +152,7 @@ async fn killed_after_the_transaction_the_next_delivery_tells_gate_and_buyers() 
 
     let mut consumer =
         FunctionProcess::start_at(&shop.local, "consumer", At::Crash("consumer.after_transaction")).await;
-    let _unanswered = consumer.send(&sqs_event(&messages));
+    let _unanswered = consumer.send(&events::orders(&messages));
     consumer.dies_at("consumer.after_transaction").await;
     for message in &messages {
         let row = shop.row(&message.order_no).await.unwrap();
@@ -183,7 +175,7 @@ async fn killed_after_the_push_the_next_delivery_does_no_harm() {
     let messages = unsent(&shop, &buyers).await;
 
     let mut consumer = FunctionProcess::start_at(&shop.local, "consumer", At::Crash("consumer.after_push")).await;
-    let _unanswered = consumer.send(&sqs_event(&messages));
+    let _unanswered = consumer.send(&events::orders(&messages));
     consumer.dies_at("consumer.after_push").await;
     let first = pushed(&mut socket, &messages[0].order_no).await;
     assert_eq!(first, (ResultStatus::Success, OrderStatus::Unpaid));
@@ -260,6 +252,113 @@ async fn sweep_dies(shop: &Shop) -> Option<OrderNo> {
     }
     let hold = shop.snapshot().await.holds.remove(order_no).unwrap();
     (hold.state == HoldState::Held).then(|| order_no.clone())
+}
+
+/// Runs a function of its own on one event, that dies at `point`.
+async fn dies_at(shop: &Shop, function: &str, point: &'static str, event: &Value) {
+    let mut process = FunctionProcess::start_at(&shop.local, function, At::Crash(point)).await;
+    let _unanswered = process.send(event);
+    process.dies_at(point).await;
+}
+
+/// An order that waits for its payment.
+async fn unpaid(buyer: &Buyer) -> OrderNo {
+    let order_no = buyer.accepted(1, "k1").await;
+    buyer.wins(&order_no).await;
+    order_no.parse().unwrap()
+}
+
+/// Sweeps until nothing is owed to an order any more.
+async fn acquitted(shop: &Shop, order_no: &OrderNo) -> sale::store::orders::OrderRow {
+    eventually(&format!("everybody hears of {order_no}"), SETTLED_WITHIN, async || {
+        let row = shop.row(order_no).await.unwrap();
+        if row.is_owed() {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            shop.local.sweep().await;
+        }
+        (!row.is_owed()).then_some(row)
+    })
+    .await
+}
+
+/// Money came in and nobody was told; a cancellation stood and nobody was told. The row owes the news, and the sweep sees to it.
+#[tokio::test]
+async fn killed_after_it_was_paid_or_cancelled_an_order_still_reaches_everybody() {
+    let shop = Shop::open(Offer { limit_per_user: 1, ..Offer::default() }).await;
+    let (payer, leaver) = (shop.buyer("u1"), shop.buyer("u2"));
+    let mut sockets = [payer.online().await, leaver.online().await];
+    let (paid, cancelled) = (unpaid(&payer).await, unpaid(&leaver).await);
+    let payment = done(payer.api.pay(paid.as_str()).await);
+    let notice = events::paid(&shop.local, &payment, &format!("tx-{}", shop.activity_id));
+    dies_at(&shop, "pay-notify", "pay.after_transaction", &notice).await;
+    let cancelling = events::cancel(&leaver, cancelled.as_str());
+    dies_at(&shop, "orders", "cancel.after_transaction", &cancelling).await;
+
+    for (order_no, status) in [(&paid, RowStatus::Paid), (&cancelled, RowStatus::Cancelled)] {
+        assert_eq!(acquitted(&shop, order_no).await.status, status);
+    }
+    sockets[0].order_in(paid.as_str(), OrderStatus::Paid, SOON).await.unwrap();
+    sockets[1].order_in(cancelled.as_str(), OrderStatus::Cancelled, SOON).await.unwrap();
+    // Asked again, it is the same answer.
+    assert_eq!(done(leaver.api.cancel(cancelled.as_str()).await).status, OrderStatus::Cancelled);
+    let stats = shop.stats().await;
+    assert_eq!((stats.sold, stats.available, stats.held), (Some(1), Some(9), Some(0)));
+    shop.audit().await;
+}
+
+/// Who sees to a paid order dies at each of its steps in turn. Each time the order is still owed, and the next one goes on.
+#[tokio::test]
+async fn killed_between_gate_buyer_and_warehouse_the_next_one_goes_on() {
+    let shop = Shop::open(Offer { limit_per_user: 1, ..Offer::default() }).await;
+    let mut orders = Vec::new();
+    for (n, point) in ["due.after_gate", "due.after_push", "due.after_publish"].into_iter().enumerate() {
+        let buyer = shop.buyer(&format!("u{n}"));
+        let order_no = unpaid(&buyer).await;
+        let payment = done(buyer.api.pay(order_no.as_str()).await);
+        let mut due = FunctionProcess::start_at(&shop.local, "order-due", At::Crash(point)).await;
+        let alone = SWEEPING.lock().await;
+        let notice = events::paid(&shop.local, &payment, &format!("tx-{n}-{}", shop.activity_id));
+        dies_at(&shop, "pay-notify", "pay.after_transaction", &notice).await;
+        let reminder = due.send(&events::reminders(std::slice::from_ref(&order_no)));
+        // The deployed sweep, which ticks by itself, may have been first: then there is nothing to die of.
+        if due.dies_at_or_answers(point, reminder).await {
+            assert!(shop.row(&order_no).await.unwrap().is_owed(), "{point}: it is told of again");
+        }
+        drop(alone);
+        orders.push(order_no);
+    }
+    for order_no in &orders {
+        assert_eq!(acquitted(&shop, order_no).await.status, RowStatus::Paid);
+    }
+    assert_eq!(shop.stats().await.sold, Some(3));
+    shop.audit().await;
+}
+
+/// The sweep that settles a sale dies before the gates have heard of it: the next one puts the sale away.
+#[tokio::test]
+async fn killed_after_it_settled_a_sale_the_next_sweep_puts_it_away() {
+    let shop = Shop::open(Offer { limit_per_user: 1, ..Offer::default() }).await;
+    let buyer = shop.buyer("u1");
+    let order_no = unpaid(&buyer).await;
+    done(buyer.api.cancel(order_no.as_str()).await);
+    acquitted(&shop, &order_no).await;
+    {
+        let _alone = SWEEPING.lock().await;
+        let mut sweep = FunctionProcess::start_at(&shop.local, "sweep", At::Crash("settle.after_row")).await;
+        shop.act(ActivityAction::End).await;
+        // The deployed sweep may be first, or be running; then it settles the sale itself.
+        let tick = sweep.send(&json!({}));
+        sweep.dies_at_or_answers("settle.after_row", tick).await;
+    }
+    let archived = async || shop.local.offers().activity(&shop.offer_id().activity_id).await.unwrap().unwrap().archived;
+    eventually("a sweep puts the sale away", SETTLED_WITHIN, async || {
+        shop.local.sweep().await;
+        archived().await.then_some(())
+    })
+    .await;
+    let sku = shop.local.offers().sku(&shop.offer_id().sku_id).await.unwrap().unwrap();
+    assert_eq!(sku.free, 10, "what was left went back once");
+    shop.audit().await;
 }
 
 // ------------------------------------------------------------------- frozen, and deaf
