@@ -35,9 +35,6 @@ const OLD_ENOUGH: Duration = {
     Duration::from_secs(ABANDON_SECS.unsigned_abs())
 };
 
-/// For so long after a purchase a retry of it sends nothing again, and a second for the clocks.
-const ON_ITS_WAY: Duration = Duration::from_secs(6);
-
 /// A buy that dies at `point`: the number of the order it was about.
 async fn buy_dies_at(shop: &Shop, buyer: &Buyer, request_id: &str, point: &'static str) -> OrderNo {
     let mut function = FunctionProcess::start_at(&shop.local, "buy", At::Crash(point)).await;
@@ -115,8 +112,6 @@ async fn killed_after_the_row_the_order_is_sent_by_whoever_comes_next() {
     let result = patient.api.result(left.as_str()).await.unwrap().outcome.unwrap();
     assert_eq!((result.status, result.order_status), (ResultStatus::Pending, OrderStatus::PreCreated));
 
-    // A retry that comes at once takes the first call's message to be on its way, and leaves it to the sweep.
-    tokio::time::sleep(ON_ITS_WAY).await;
     assert_eq!(persistent.accepted(1, "k1").await, retried.as_str());
     persistent.wins(retried.as_str()).await;
 
