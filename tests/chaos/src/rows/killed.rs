@@ -89,7 +89,7 @@ pub(crate) async fn cancel() -> Seen {
     assert_eq!(shop.row(&order_no).await.unwrap().status, OrderStatus::Cancelled);
     insist(&mut Vec::new(), async || buyer.api.cancel(order_no.as_str()).await).await.unwrap();
     acquitted(&shop, &order_no).await;
-    assert!(shop.snapshot().await.units.keys().all(|user| user.as_str() != buyer.id), "the unit is back");
+    assert!(shop.snapshot().await.units.keys().all(|user| user.user_id.as_str() != buyer.id), "the unit is back");
     let tally = stream.ends().await;
     tally.assert_undisturbed();
     Seen::new(&shop, 1, format!("killed {pid}"), format!("CANCELLED once, and the unit is back; {tally}"))

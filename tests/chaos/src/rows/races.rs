@@ -262,7 +262,7 @@ pub(crate) async fn release_rebuild() -> Seen {
     }
     until("no cancelled order has its units", async || {
         let units = shop.snapshot().await.units;
-        orders.iter().all(|(buyer, _)| units.keys().all(|user| user.as_str() != buyer.id))
+        orders.iter().all(|(buyer, _)| units.keys().all(|user| user.user_id.as_str() != buyer.id))
     })
     .await;
     let tally = stream.ends().await;
