@@ -57,6 +57,11 @@ test: setup build ## all tests; those of the deployed stack run on one of their 
 chaos: setup build ## every fault that the sale has to bear, on a stack of its own: ROWS=buy.after_row,oom picks some
 	@HOTCAKE_STATE=target/chaos-stack $(STACK) run target/quick/chaos
 
+ORDERS ?= 10000
+.PHONY: recovery
+recovery: setup build ## how long a sale of ORDERS=10000 orders is closed when Redis forgets everything
+	@HOTCAKE_STATE=target/chaos-stack $(STACK) run target/quick/chaos recovery $(ORDERS)
+
 .PHONY: lint
 lint: setup ## formatting, clippy, the template
 	@cargo fmt --all --check

@@ -6,7 +6,7 @@
 //! was not as it must be, when the audit does not pass, and also when its fault never fired.
 //!
 //! What is about the whole Redis server runs alone, first, while few sales are there that would have to be made anew; the
-//! rest runs some at once, each on a sale of its own. `ROWS=name,name` picks rows.
+//! rest runs some at once, each on a sale of its own. `ROWS=name,name` picks rows; [`recovery`] measures instead.
 //!
 //! In reading order: [`row`] (what a row is, and how it is judged), [`stream`] (the buyers), [`hands`] (what rows have in
 //! common), [`rows`] (the faults), [`table`].
@@ -21,6 +21,7 @@
 )]
 
 mod hands;
+mod recovery;
 mod row;
 mod rows;
 mod stream;
@@ -46,6 +47,9 @@ const EXIT_NOTHING: u8 = 2;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
+    if let Some(orders) = recovery_of() {
+        return if recovery::measure(orders).await { ExitCode::SUCCESS } else { ExitCode::from(EXIT_RED) };
+    }
     let (alone, together) = match picked() {
         Ok(rows) => rows,
         Err(unknown) => {
@@ -88,6 +92,12 @@ async fn keep_sweeping() {
             eprintln!("a sweep: {failure}");
         }
     }
+}
+
+/// `chaos recovery <orders>`: no rows, one measurement.
+fn recovery_of() -> Option<usize> {
+    let mut arguments = std::env::args().skip(1);
+    (arguments.next().as_deref() == Some("recovery")).then(|| arguments.next()?.parse().ok()).flatten()
 }
 
 fn names() -> Vec<&'static str> {
