@@ -71,7 +71,7 @@ pub async fn handle(state: &State, request: Request) -> Result<Response, Problem
         "POST /api/admin/activities/{activityId}/{action}" => act(state, &request, &admin).await,
         "GET /api/admin/activities/{activityId}/stats" => stats(state, &request).await,
         "GET /api/admin/activities/{activityId}/audit" => audit(state, &request).await,
-        "GET /api/admin/activities/{activityId}/changes" => changes(state, &request).await,
+        "GET /api/admin/activities/{activityId}/changes" => activity_changes(state, &request).await,
         "POST /api/admin/activities/{activityId}/reconcile" => operations::reconcile(state, &request, &admin).await,
         "POST /api/admin/activities/{activityId}/rebuild" => operations::rebuild(state, &request, &admin).await,
         "GET /api/admin/changes" => operations::system_changes(state).await,
@@ -163,7 +163,7 @@ async fn audit(state: &State, request: &Request) -> Result<Response, Problem> {
 }
 
 /// What was done to a sale and by whom, oldest first.
-async fn changes(state: &State, request: &Request) -> Result<Response, Problem> {
+async fn activity_changes(state: &State, request: &Request) -> Result<Response, Problem> {
     let activity_id: ActivityId = request.path("activityId")?;
     if state.stores.offers.activity(&activity_id).await.map_err(|error| failed(&error.into()))?.is_none() {
         return Err(Problem::not_found());

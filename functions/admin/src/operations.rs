@@ -19,8 +19,8 @@ const MAX_DRIFTS: usize = 100;
 
 /// `GET /api/admin/changes`: what was done that concerns no single sale, oldest first.
 pub(crate) async fn system_changes(state: &State) -> Result<Response, Problem> {
-    let done = state.stores.offers.changes_of(SYSTEM).await.map_err(|error| failed(&error.into()))?;
-    Response::json(200, &ChangesDocument::from(done))
+    let log = state.stores.offers.changes_of(SYSTEM).await.map_err(|error| failed(&error.into()))?;
+    Response::json(200, &ChangesDocument::from(log))
 }
 
 /// The offers of the activity that the path names.

@@ -352,7 +352,7 @@ async fn an_activity_that_is_not_there_is_not_audited() {
 /// Buyers buy, the consumer commits, some orders die and come back, and the audit looks on all the time.
 #[tokio::test]
 async fn a_busy_sale_is_not_a_broken_one() {
-    const ROUNDS: usize = 120;
+    const ROUNDS: usize = 240;
     let sale = TestSale::open(90, 3).await;
     let busy = async {
         for round in 0..ROUNDS {
@@ -398,7 +398,8 @@ async fn a_busy_sale_is_not_a_broken_one() {
         },
         watched
     );
-    assert!(audits >= 3, "{audits} audits");
+    // Each looks up to five times while the sale moves.
+    assert!(audits >= 2, "{audits} audits");
 
     // And once it is quiet, nothing is wrong either.
     for _ in 0..3 {
