@@ -16,7 +16,8 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
-use aws_sdk_dynamodb::types::{AttributeValue, CancellationReason, TransactWriteItem};
+use aws_sdk_dynamodb::types::{AttributeValue, CancellationReason, KeysAndAttributes, TransactWriteItem};
+use futures_util::{StreamExt, stream};
 use kernel::backoff::full_jitter;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -165,48 +166,47 @@ impl<T: DeserializeOwned> Pages<T> {
     }
 }
 
-/// Reads rows of one table by key, consistently: up to 100 a call, asking again for what was left out. Rows that are not
-/// there are not in the answer; its order is the table's.
+/// Reads rows of one table by key, consistently, asking again for what was left out. Rows that are not there are not in the
+/// answer; its order is the table's.
 pub(crate) async fn batch_get<T: DeserializeOwned>(
     db: &Client,
     table: &str,
     keys: Vec<Item>,
 ) -> Result<Vec<T>, StoreError> {
-    use aws_sdk_dynamodb::types::KeysAndAttributes;
-    const OPERATION: &str = "BatchGetItem";
     /// DynamoDB's own bound.
     const KEYS_A_CALL: usize = 100;
+    /// The audit of a large sale reads ten thousand.
+    const CALLS_AT_ONCE: usize = 8;
 
+    let calls: Vec<Vec<Item>> = keys.chunks(KEYS_A_CALL).map(<[Item]>::to_vec).collect();
+    let mut answers = stream::iter(calls).map(|keys| batch_get_some(db, table, keys)).buffered(CALLS_AT_ONCE);
     let mut rows = Vec::with_capacity(keys.len());
-    for chunk in keys.chunks(KEYS_A_CALL) {
-        let mut left = chunk.to_vec();
-        for attempt in 0.. {
-            let wanted = KeysAndAttributes::builder()
-                .set_keys(Some(left))
-                .consistent_read(true)
-                .build()
-                .map_err(|error| StoreError::Corrupt(error.to_string()))?;
-            let mut answer = db
-                .batch_get_item()
-                .request_items(table, wanted)
-                .send()
-                .await
-                .map_err(StoreError::unavailable(OPERATION))?;
-            let found = answer.responses.as_mut().and_then(|tables| tables.remove(table)).unwrap_or_default();
-            rows.extend(readable(found));
-            left =
-                answer.unprocessed_keys.and_then(|mut tables| tables.remove(table)).map(|k| k.keys).unwrap_or_default();
-            if left.is_empty() {
-                break;
-            }
-            if attempt == BATCH_READ_TRIES {
-                return Err(StoreError::Unavailable {
-                    operation: OPERATION,
-                    source: "keys are left unprocessed".into(),
-                });
-            }
-            tokio::time::sleep(full_jitter(attempt, Duration::from_millis(50), Duration::from_secs(1))).await;
-        }
+    while let Some(some) = answers.next().await {
+        rows.extend(readable(some?));
     }
     Ok(rows)
+}
+
+/// One call's keys.
+async fn batch_get_some(db: &Client, table: &str, keys: Vec<Item>) -> Result<Vec<Item>, StoreError> {
+    const OPERATION: &str = "BatchGetItem";
+
+    let mut found = Vec::with_capacity(keys.len());
+    let mut left = keys;
+    for attempt in 0..=BATCH_READ_TRIES {
+        let wanted = KeysAndAttributes::builder()
+            .set_keys(Some(left))
+            .consistent_read(true)
+            .build()
+            .map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let answer = db.batch_get_item().request_items(table, wanted).send().await;
+        let mut answer = answer.map_err(StoreError::unavailable(OPERATION))?;
+        found.extend(answer.responses.as_mut().and_then(|tables| tables.remove(table)).unwrap_or_default());
+        left = answer.unprocessed_keys.and_then(|mut tables| tables.remove(table)).map(|k| k.keys).unwrap_or_default();
+        if left.is_empty() {
+            return Ok(found);
+        }
+        tokio::time::sleep(full_jitter(attempt, Duration::from_millis(50), Duration::from_secs(1))).await;
+    }
+    Err(StoreError::Unavailable { operation: OPERATION, source: "keys are left unprocessed".into() })
 }
