@@ -4,6 +4,7 @@
 //! order that it made PAID, or paid back, or waits for people to find out what it was for.
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{Put, TransactWriteItem, Update};
 use kernel::ids::{ActivityId, MerchantId, OrderNo, TransactionId, UserId};
 use kernel::money::{Cents, Currency};
@@ -197,13 +198,7 @@ impl Payments {
             .condition_expression("attribute_not_exists(transactionId)")
             .send()
             .await;
-        match answer {
-            Ok(_) => Ok(true),
-            Err(error) if refused(error.as_service_error().map(|e| e.is_conditional_check_failed_exception())) => {
-                Ok(false)
-            }
-            Err(error) => Err(StoreError::unavailable("PutItem payment")(error)),
-        }
+        written("PutItem payment", answer)
     }
 
     /// Records a payment and makes its order PAID, both or neither.
@@ -335,16 +330,19 @@ impl Payments {
             .set_expression_attribute_values(Some(values))
             .send()
             .await;
-        match answer {
-            Ok(_) => Ok(true),
-            Err(error) if refused(error.as_service_error().map(|e| e.is_conditional_check_failed_exception())) => {
-                Ok(false)
-            }
-            Err(error) => Err(StoreError::unavailable("UpdateItem payment")(error)),
-        }
+        written("UpdateItem payment", answer)
     }
 }
 
-fn refused(by_condition: Option<bool>) -> bool {
-    by_condition == Some(true)
+/// Whether a conditional write was done; false: its condition refused it.
+fn written<T, E, R>(operation: &'static str, answer: Result<T, SdkError<E, R>>) -> Result<bool, StoreError>
+where
+    E: std::error::Error + ProvideErrorMetadata + Send + Sync + 'static,
+    R: std::fmt::Debug + Send + Sync + 'static,
+{
+    match answer {
+        Ok(_) => Ok(true),
+        Err(error) if error.code() == Some("ConditionalCheckFailedException") => Ok(false),
+        Err(error) => Err(StoreError::unavailable(operation)(error)),
+    }
 }
