@@ -4,7 +4,7 @@
 //! gateway, whose access log leaves the query out; and it can be switched off.
 
 use chat::connections::{Connection, ConnectionState, Connections, Registration};
-use chat::ids::ConnectionId;
+use chat::ids::{ConnectionId, Seq, Side};
 use kernel::ids::DeviceId;
 use kernel::text::Language;
 use kernel::time::Clock;
@@ -62,12 +62,16 @@ pub async fn handle(state: &State, event: Event) -> Reply {
     };
     let connection = Connection {
         connection_id,
+        side: match principal.role {
+            Role::Agent => Side::Agent,
+            Role::User | Role::Admin => Side::User,
+        },
         user_id: principal.id,
         device: parameters.device,
         language: event.header("accept-language").map(Language::negotiate).unwrap_or_default(),
         connected_at: event.connected_at(),
         expires_at: principal.expires_at,
-        last_ack_seq: parameters.last_ack_seq,
+        last_ack_seq: parameters.last_ack_seq.map(Seq::new),
         state: ConnectionState::Connecting,
     };
     match state.connections.register(&connection, state.clock.now()).await {
