@@ -122,8 +122,8 @@ impl RequestId {
     }
 }
 
-/// 32 hexadecimal digits (128 bits) from the operating system.
-fn random_hex() -> Result<String, getrandom::Error> {
+/// 32 hexadecimal digits (128 bits) from the operating system: an identifier that nobody can guess.
+pub fn random_hex() -> Result<String, getrandom::Error> {
     let mut bytes = [0u8; 16];
     getrandom::fill(&mut bytes)?;
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
