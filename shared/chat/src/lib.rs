@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`connections`] (who is connected) and [`results`] (what must arrive), both rows of one table; [`gateway`] (the
 //! way to one socket); [`postman`], which joins the three to deliver results and to answer frames; [`frames`], one file per
-//! frame that a client may send. Sessions and messages of the customer service move in beside `results`, with a file each
+//! frame that a client may send. Beside them: [`tickets`] and [`greetings`] (how a socket begins), [`uploads`] (images). Sessions and messages of the customer service move in beside `results`, with a file each
 //! under `frames`.
 //!
 //! This crate knows no order and no sale: a result is a number, two words and a text.
@@ -14,10 +14,13 @@
 pub mod connections;
 pub mod frames;
 pub mod gateway;
+pub mod greetings;
 pub mod ids;
 pub mod postman;
 pub mod results;
 mod store;
+pub mod tickets;
+pub mod uploads;
 
 pub use postman::{Delivery, Postman};
 pub use results::ResultNotice;
