@@ -455,8 +455,9 @@ def write_outputs(state: dict) -> dict:
         "merchantId": MERCHANT_ID,
         "redisUrl": f"redis://127.0.0.1:{state['redisPort']}",
         "awsEndpoint": aws_endpoint(state),
-        "tables": {name: made[f"{name.capitalize()}TableName"] for name in ("orders", "offers", "payments", "connections")},
-        "queues": {"orders": made["OrderQueueUrl"], "dlq": made["OrderDlqUrl"], "reminders": made["ReminderQueueUrl"]},
+        "tables": {name: made[f"{name.capitalize()}TableName"] for name in ("orders", "offers", "payments", "connections", "chat")},
+        "queues": {"orders": made["OrderQueueUrl"], "dlq": made["OrderDlqUrl"], "reminders": made["ReminderQueueUrl"], "greetings": made["GreetQueueUrl"]},
+        "imageBucket": made["ImageBucketName"],
         "eventBus": made["EventBusName"],
         "functions": {name: made[output_name(name)] for name in function_folders()},
     }

@@ -1,13 +1,11 @@
 //! `$default`: every frame of every socket. Answers go out over the socket's own address, never in the response.
 
-use aws_sdk_apigatewaymanagement::Client as ManagementClient;
-use aws_sdk_apigatewaymanagement::config::Builder as ManagementConfig;
+use backoffice::DeskConfig;
 use chat::frames::{Credentials, ErrorCode, Token};
 use chat::ids::{ConnectionId, Party};
 use chat::message::Card;
 use chat::service::{Outside, Received};
-use chat::uploads::Uploads;
-use chat::{Desk, Postman, Service, StoreError};
+use chat::{Service, StoreError};
 use kernel::ids::{OrderNo, UserId};
 use kernel::time::Clock;
 use platform::auth::{AuthConfig, Role, Verifier};
@@ -17,34 +15,25 @@ use platform::ws::{Event, FrameError, Reply};
 use sale::store::Orders;
 
 pub struct Config {
-    connections_table: String,
-    chat_table: String,
+    desk: DeskConfig,
     orders_table: String,
-    ws_endpoint: String,
     auth: AuthConfig,
 }
 
 impl FromEnv for Config {
     fn from_env(env: &mut Env<'_>) -> Result<Self, Noted> {
-        let (connections_table, ws_endpoint) = (env.required("CONNECTIONS_TABLE"), env.required("WS_ENDPOINT"));
-        let (chat_table, orders_table) = (env.required("CHAT_TABLE"), env.required("ORDERS_TABLE"));
+        let (desk, orders_table) = (DeskConfig::from_env(env), env.required("ORDERS_TABLE"));
         let auth = AuthConfig::from_env(env);
-        Ok(Self {
-            connections_table: connections_table?,
-            chat_table: chat_table?,
-            orders_table: orders_table?,
-            ws_endpoint: ws_endpoint?,
-            auth: auth?,
-        })
+        Ok(Self { desk: desk?, orders_table: orders_table?, auth: auth? })
     }
 }
 
 pub struct State {
     pub service: Service,
-    pub outside: Lobby,
+    pub lobby: Lobby,
 }
 
-/// What is asked of others: who a token means, and what an order is.
+/// What the chat asks of others: who a token means, and what an order is.
 pub struct Lobby {
     pub verifier: Verifier,
     pub orders: Orders,
@@ -54,23 +43,9 @@ pub struct Lobby {
 impl State {
     pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
         let config = &boot.config;
-        let management = ManagementConfig::from(&boot.aws).endpoint_url(&config.ws_endpoint).build();
-        let db = aws_sdk_dynamodb::Client::new(&boot.aws);
-        let postman = Postman::new(
-            db.clone(),
-            config.connections_table.clone(),
-            &ManagementClient::from_conf(management),
-            Clock::System,
-        );
-        let desk = Desk::new(db.clone(), config.chat_table.clone());
-        Ok(Self {
-            service: Service::new(postman, desk, Uploads {}, Clock::System),
-            outside: Lobby {
-                verifier: boot.verifier(&config.auth).await?,
-                orders: Orders::new(db, config.orders_table.clone()),
-                clock: Clock::System,
-            },
-        })
+        let orders = Orders::new(aws_sdk_dynamodb::Client::new(&boot.aws), config.orders_table.clone());
+        let verifier = boot.verifier(&config.auth).await?;
+        Ok(Self { service: config.desk.open(boot)?, lobby: Lobby { verifier, orders, clock: Clock::System } })
     }
 }
 
@@ -89,7 +64,7 @@ pub async fn handle(state: &State, event: Event) -> Reply {
         message_id: event.message_id().unwrap_or_else(|| event.id()),
         received_at: event.request_time(),
     };
-    match state.service.receive(received, &state.outside).await {
+    match state.service.receive(received, &state.lobby).await {
         // A sender who is not known has been closed: that is how a frame after the end is taken.
         Ok(_) => Reply::Accepted,
         Err(error) => Reply::failed(&error),

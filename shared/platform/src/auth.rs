@@ -62,7 +62,8 @@ pub enum Role {
 pub struct Principal {
     pub role: Role,
     pub id: UserId,
-    /// When the token ends. A connection made with it ends then too.
+    /// From when on the token is refused: its `exp`, and the leeway after it. A connection made with it ends then too, so
+    /// that nothing is open to it on a socket that is closed over HTTP, or the other way round.
     pub expires_at: UnixMillis,
 }
 
@@ -263,8 +264,8 @@ impl Verifier {
         if !claims.aud.names(audience) {
             return Err(AuthError::Audience);
         }
-        let expires_at = claims.exp.instant();
-        if now >= expires_at.plus_secs(LEEWAY_SECS) {
+        let expires_at = claims.exp.instant().plus_secs(LEEWAY_SECS);
+        if now >= expires_at {
             return Err(AuthError::Expired);
         }
         if claims.nbf.is_some_and(|nbf| now.plus_secs(LEEWAY_SECS) < nbf.instant()) {

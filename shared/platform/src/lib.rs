@@ -2,8 +2,8 @@
 //!
 //! A process starts in [`boot`]: it reads its [`config`] (all mistakes reported at once), starts its [`telemetry`], builds the
 //! AWS clients' settings, fetches its [`secrets`] and gets a handle on [`redis`]. Then it serves one kind of event for the
-//! rest of its life: [`http`] requests (whose callers [`auth`] identifies), [`ws`] frames, [`sqs`] batches, or the ticks of a
-//! [`schedule`].
+//! rest of its life: [`http`] requests (whose callers [`auth`] identifies), [`ws`] frames (whose pages [`origins`] know),
+//! [`sqs`] batches, or the ticks of a [`schedule`].
 //!
 //! HTTP statuses, queue dispositions and the shapes of API Gateway's events exist here and in `functions/`, nowhere else.
 //! Events of sockets, queues and schedules are small types of our own with the fields that are read; requests come through
@@ -13,6 +13,7 @@ pub mod auth;
 pub mod boot;
 pub mod config;
 pub mod http;
+pub mod origins;
 pub mod redis;
 pub mod schedule;
 pub mod secrets;

@@ -81,6 +81,8 @@ pub enum Reply {
     Malformed,
     /// 401: the credentials of a `$connect` are not valid.
     Unauthenticated,
+    /// 403: the page that opens a `$connect` is none of ours.
+    Forbidden,
     /// 503: something that is needed was down.
     Unavailable,
 }
@@ -155,6 +157,7 @@ impl Reply {
             Self::Accepted => 200,
             Self::Malformed => 400,
             Self::Unauthenticated => 401,
+            Self::Forbidden => 403,
             Self::Unavailable => 503,
         }
     }
@@ -235,9 +238,13 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_is_a_status_without_a_body() {
-        for (reply, status) in
-            [(Reply::Accepted, 200), (Reply::Malformed, 400), (Reply::Unauthenticated, 401), (Reply::Unavailable, 503)]
-        {
+        for (reply, status) in [
+            (Reply::Accepted, 200),
+            (Reply::Malformed, 400),
+            (Reply::Unauthenticated, 401),
+            (Reply::Forbidden, 403),
+            (Reply::Unavailable, 503),
+        ] {
             let answer = answer(&(), &async |(): &(), _| reply, event(json!({}))).await;
             assert_eq!(serde_json::to_value(answer).unwrap(), json!({"statusCode": status}));
         }

@@ -19,10 +19,16 @@ pub const ORDERS: &str = "orders";
 pub const OFFERS: &str = "offers";
 pub const PAYMENTS: &str = "payments";
 pub const CONNECTIONS: &str = "connections";
+pub const CHAT: &str = "chat";
 
 /// Logical id in the template → name here.
-const TABLES: [(&str, &str); 4] =
-    [("OrdersTable", ORDERS), ("OffersTable", OFFERS), ("PaymentsTable", PAYMENTS), ("ConnectionsTable", CONNECTIONS)];
+const TABLES: [(&str, &str); 5] = [
+    ("OrdersTable", ORDERS),
+    ("OffersTable", OFFERS),
+    ("PaymentsTable", PAYMENTS),
+    ("ConnectionsTable", CONNECTIONS),
+    ("ChatTable", CHAT),
+];
 
 const TEMPLATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../template.yaml");
 

@@ -119,13 +119,23 @@ impl Request {
 
     /// The caller, who must have `role`: 401 without a valid token, 403 with another role.
     pub fn authenticate(&self, verifier: &Verifier, now: UnixMillis, role: Role) -> Result<Principal, Problem> {
+        self.authenticate_one_of(verifier, now, &[role])
+    }
+
+    /// The caller, who must have one of `roles`.
+    pub fn authenticate_one_of(
+        &self,
+        verifier: &Verifier,
+        now: UnixMillis,
+        roles: &[Role],
+    ) -> Result<Principal, Problem> {
         let principal = auth::bearer(self.header("authorization"))
             .and_then(|token| verifier.verify(token, now))
             .map_err(|reason| {
                 tracing::info!(gatewayRequestId = self.id(), %reason, "token refused");
                 Problem::unauthenticated()
             })?;
-        if principal.role == role { Ok(principal) } else { Err(Problem::forbidden()) }
+        if roles.contains(&principal.role) { Ok(principal) } else { Err(Problem::forbidden()) }
     }
 }
 
