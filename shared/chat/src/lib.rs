@@ -8,10 +8,11 @@
 //! (the way to one socket); [`postman`], which joins the three; [`tickets`] and [`greetings`] (how a socket begins). Then the customer service: [`message`] and [`session`] (what is
 //! said, and the rules by which a session changes; no IO), [`desk`] (their rows, and who serves whom), [`service`] (frames in,
 //! answers and news out), [`frames`], one file per frame that a client may send; [`uploads`]
-//! (images).
+//! (images); [`audit`], the oracle.
 //!
 //! This crate knows no sale: a result is a number, two words and a text, and an order is what a card shows of it.
 
+pub mod audit;
 pub mod connections;
 pub mod desk;
 pub mod frames;

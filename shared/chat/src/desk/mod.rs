@@ -39,12 +39,12 @@ const TRIES: u32 = 6;
 
 pub(crate) const SK_META: &str = "META";
 pub(crate) const SK_MESSAGE: &str = "M#";
-const SK_DEDUPE: &str = "D#";
+pub(crate) const SK_DEDUPE: &str = "D#";
 const SK_RATING: &str = "RATING";
-const SK_ACTIVE: &str = "ACTIVE";
+pub(crate) const SK_ACTIVE: &str = "ACTIVE";
 const SK_SESSION: &str = "S#";
-const PK_AGENTS: &str = "AGENTS";
-const PK_QUEUE: &str = "QUEUE";
+pub(crate) const PK_AGENTS: &str = "AGENTS";
+pub(crate) const PK_QUEUE: &str = "QUEUE";
 const PK_COUNTER: &str = "COUNTER";
 /// Width of a number in a sort key, so that text order is number order: of an instant, and of a message's.
 const INSTANT_DIGITS: usize = 13;
@@ -170,7 +170,7 @@ fn agent_key(agent_id: &UserId) -> Item {
     key(PK_AGENTS.to_owned(), agent_id.as_str().to_owned())
 }
 
-fn queue_sk(session: &Session) -> String {
+pub(crate) fn queue_sk(session: &Session) -> String {
     format!("{:0INSTANT_DIGITS$}#{}", session.waiting_since.get(), session.session_id)
 }
 

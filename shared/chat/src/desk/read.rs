@@ -96,18 +96,19 @@ pub(crate) fn known_keys(session_id: &SessionId) -> [Item; 3] {
 pub(crate) struct Sorted {
     pub(crate) sessions: HashMap<SessionId, Known>,
     pub(crate) messages: Vec<Message>,
+    /// Of sessions whose own rows are not among them, by their partition.
+    pub(crate) cursors: HashMap<String, Cursors>,
 }
 
 impl Sorted {
     pub(crate) fn from_rows(rows: Vec<Item>) -> Result<Self, StoreError> {
         let mut sorted = Self::default();
-        let mut cursors: HashMap<String, Cursors> = HashMap::new();
         for row in rows {
             let sk = row.get(SK).and_then(|sk| sk.as_s().ok()).cloned().unwrap_or_default();
             let side = [Side::User, Side::Agent].into_iter().find(|side| cursor_sk(*side) == sk);
             if let Some(side) = side {
                 let pk = row.get(PK).and_then(|pk| pk.as_s().ok()).cloned().unwrap_or_default();
-                cursors.entry(pk).or_default().set(side, parse(row)?);
+                sorted.cursors.entry(pk).or_default().set(side, parse(row)?);
             } else if sk == SK_META {
                 let session: Session = parse(row)?;
                 let known = Known { session, cursors: Cursors::default() };
@@ -117,7 +118,7 @@ impl Sorted {
             }
         }
         for (session_id, known) in &mut sorted.sessions {
-            known.cursors = cursors.remove(&session_pk(session_id)).unwrap_or_default();
+            known.cursors = sorted.cursors.remove(&session_pk(session_id)).unwrap_or_default();
         }
         Ok(sorted)
     }
