@@ -1,10 +1,13 @@
-//! What the functions behind the counter have in common: the stores they work on, and whom they tell.
+//! What the functions behind the counter have in common: the stores they work on, whom they tell, and the desk of the
+//! customer service.
 //!
 //! The one place where the sale and the sockets meet. It takes no decision; [`sale`] does.
 
+mod desk;
 pub mod events;
 pub mod herald;
 mod stores;
 
+pub use desk::DeskConfig;
 pub use herald::{Buyers, BuyersConfig, Herald, HeraldConfig};
 pub use stores::StoresConfig;

@@ -16,6 +16,7 @@ pub mod frames;
 pub mod gateway;
 pub mod greetings;
 pub mod ids;
+pub mod message;
 pub mod postman;
 pub mod results;
 mod store;

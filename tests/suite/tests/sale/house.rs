@@ -36,7 +36,7 @@ use sale::sweep::{self, Swept};
 use suite::dynamo::{Dynamo, OFFERS, ORDERS, PAYMENTS};
 use suite::redis_server::{RedisServer, Shape};
 
-use crate::queue::{self, TestQueue, TestSqs};
+use suite::queue::{self, TestQueue, TestSqs};
 use crate::weather::Weather;
 
 /// Units that the SKU has before any offer takes some.
