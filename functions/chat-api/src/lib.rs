@@ -119,7 +119,9 @@ fn session_state(detail: Text) -> Problem {
 
 fn failed(error: StoreError) -> Problem {
     match &error {
-        StoreError::Unavailable { .. } | StoreError::Contended { .. } => Problem::unavailable(&error),
+        StoreError::Unavailable { .. } | StoreError::Contended { .. } | StoreError::Randomness(_) => {
+            Problem::unavailable(&error)
+        }
         StoreError::Corrupt(_) => Problem::internal(&error),
     }
 }

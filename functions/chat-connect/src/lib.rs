@@ -8,7 +8,7 @@
 use chat::StoreError;
 use chat::connections::{Connection, ConnectionState, Connections, Registration};
 use chat::greetings::Greetings;
-use chat::ids::{ConnectionId, Party};
+use chat::ids::{ConnectionId, Party, Seq};
 use chat::tickets::{Holder, Ticket, Tickets};
 use kernel::ids::DeviceId;
 use kernel::text::Language;
@@ -91,12 +91,13 @@ pub async fn handle(state: &State, event: Event) -> Reply {
     };
     let connection = Connection {
         connection_id: connection_id.clone(),
+        side: holder.party.side,
         user_id: holder.party.id,
         device: parameters.device,
         language: event.header("accept-language").map(Language::negotiate).unwrap_or_default(),
         connected_at: event.connected_at(),
         expires_at: holder.expires_at,
-        last_ack_seq: parameters.last_ack_seq,
+        last_ack_seq: parameters.last_ack_seq.map(Seq::new),
         state: ConnectionState::Connecting,
     };
     match state.connections.register(&connection, state.clock.now()).await {

@@ -1,49 +1,55 @@
 //! `$default`: every frame of every socket. Answers go out over the socket's own address, never in the response.
 
-use aws_sdk_apigatewaymanagement::Client as ManagementClient;
-use aws_sdk_apigatewaymanagement::config::Builder as ManagementConfig;
-use chat::Postman;
+use backoffice::DeskConfig;
 use chat::frames::{Credentials, ErrorCode, Token};
-use chat::ids::ConnectionId;
+use chat::ids::{ConnectionId, Party};
+use chat::message::Card;
+use chat::service::{Outside, Received};
+use chat::{Service, StoreError};
+use kernel::ids::{OrderNo, UserId};
 use kernel::time::Clock;
 use platform::auth::{AuthConfig, Role, Verifier};
 use platform::boot::{self, Boot};
 use platform::config::{Env, FromEnv, Noted};
 use platform::ws::{Event, FrameError, Reply};
+use sale::store::Orders;
 
 pub struct Config {
-    connections_table: String,
-    ws_endpoint: String,
+    desk: DeskConfig,
+    orders_table: String,
     auth: AuthConfig,
 }
 
 impl FromEnv for Config {
     fn from_env(env: &mut Env<'_>) -> Result<Self, Noted> {
-        let (connections_table, ws_endpoint) = (env.required("CONNECTIONS_TABLE"), env.required("WS_ENDPOINT"));
+        let (desk, orders_table) = (DeskConfig::from_env(env), env.required("ORDERS_TABLE"));
         let auth = AuthConfig::from_env(env);
-        Ok(Self { connections_table: connections_table?, ws_endpoint: ws_endpoint?, auth: auth? })
+        Ok(Self { desk: desk?, orders_table: orders_table?, auth: auth? })
     }
 }
 
 pub struct State {
-    pub postman: Postman,
+    pub service: Service,
+    pub outside: Lobby,
+}
+
+/// What is asked of others: who a token means, and what an order is.
+pub struct Lobby {
     pub verifier: Verifier,
+    pub orders: Orders,
     pub clock: Clock,
 }
 
 impl State {
     pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
         let config = &boot.config;
-        let management = ManagementConfig::from(&boot.aws).endpoint_url(&config.ws_endpoint).build();
         Ok(Self {
-            postman: Postman::new(
-                aws_sdk_dynamodb::Client::new(&boot.aws),
-                config.connections_table.clone(),
-                &ManagementClient::from_conf(management),
-                Clock::System,
-            ),
-            verifier: boot.verifier(&config.auth).await?,
-            clock: Clock::System,
+            service: config.desk.open(boot)?,
+            outside: Lobby {
+                verifier: boot.verifier(&config.auth).await?,
+                orders: Orders::new(aws_sdk_dynamodb::Client::new(&boot.aws), config.orders_table.clone()),
+                clock: Clock::System,
+            },
         })
     }
 }
@@ -57,17 +63,42 @@ pub async fn handle(state: &State, event: Event) -> Reply {
         FrameError::TooLarge => ErrorCode::TooLarge,
         FrameError::NotText => ErrorCode::BadFrame,
     });
-    match state.postman.receive(&connection_id, text, |token| verify(state, token)).await {
+    let received = Received {
+        connection_id: &connection_id,
+        text,
+        message_id: event.message_id().unwrap_or_else(|| event.id()),
+        received_at: event.request_time(),
+    };
+    match state.service.receive(received, &state.outside).await {
         // A sender who is not known has been closed: that is how a frame after the end is taken.
         Ok(_) => Reply::Accepted,
         Err(error) => Reply::failed(&error),
     }
 }
 
-fn verify(state: &State, token: &Token) -> Option<Credentials> {
-    let principal = state.verifier.verify(token.expose(), state.clock.now()).ok()?;
-    match principal.role {
-        Role::User | Role::Agent => Some(Credentials { user_id: principal.id, expires_at: principal.expires_at }),
-        Role::Admin => None,
+impl Outside for Lobby {
+    fn verify(&self, token: &Token) -> Option<Credentials> {
+        let principal = self.verifier.verify(token.expose(), self.clock.now()).ok()?;
+        let party = match principal.role {
+            Role::User => Party::user(principal.id),
+            Role::Agent => Party::agent(principal.id),
+            Role::Admin => return None,
+        };
+        Some(Credentials { party, expires_at: principal.expires_at })
+    }
+
+    async fn card(&self, customer: &UserId, order_no: &OrderNo) -> Result<Option<Card>, StoreError> {
+        let order = self.orders.get(order_no).await.map_err(|error| StoreError::Unavailable {
+            operation: "GetItem",
+            source: Box::new(error),
+        })?;
+        Ok(order.filter(|order| order.user_id == *customer).map(|order| Card {
+            order_no: order.order_no,
+            title: order.terms.title,
+            qty: order.qty.get(),
+            amount: order.amount.get(),
+            currency: order.terms.currency.as_str().to_owned(),
+            status: order.status.as_str().into(),
+        }))
     }
 }

@@ -34,7 +34,8 @@ impl State {
 
 pub async fn handle(state: &State, tick: Tick) -> Result<(), StoreError> {
     let stop = tick.deadline.plus_millis(-(AFTER_STEPS.as_millis() as i64));
-    let swept = state.service.sweep(stop).await?;
+    // Boxed: the AWS clients' futures nest too deeply for the compiler to lay out one with all of them inside.
+    let swept = Box::pin(state.service.sweep(stop)).await?;
     tracing::info!(?swept, "swept");
     Ok(())
 }

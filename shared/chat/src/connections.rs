@@ -1,7 +1,7 @@
 //! Who is connected.
 //!
 //! Two rows tell of one socket. `CONN#<id> / META` answers "who sent this frame?" (a frame carries only the connection's
-//! id); `USER#<user> / CONN#<id>` answers "where is this user?". Both say the same and are written in one transaction, so
+//! id); `USER#<user> / CONN#<id>` (of an agent `AGENT#<agent> / …`) answers "where is this user?". Both say the same and are written in one transaction, so
 //! neither is ever there alone, save for what a crash leaves of a removal: that ends with the first push (410) or by its
 //! time to live.
 //!
@@ -21,8 +21,8 @@ use kernel::text::Language;
 use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::ConnectionId;
-use crate::store::{Item, StoreError, TTL, Table, Written, conditional, key, number, unavailable, user_pk};
+use crate::ids::{ConnectionId, Party, Seq, Side};
+use crate::store::{Item, StoreError, TTL, Table, Written, conditional, key, number, party_pk, unavailable};
 
 /// How long rows count after `connectedAt`: the gateway cuts every socket at two hours.
 pub const LIFETIME_SECS: i64 = (2 * 60 + 10) * 60;
@@ -44,6 +44,8 @@ const IS_REGISTERED: &str = "attribute_exists(userId)";
 #[serde(rename_all = "camelCase")]
 pub struct Connection {
     pub connection_id: ConnectionId,
+    /// Whether `user_id` is a customer's or an agent's.
+    pub side: Side,
     pub user_id: UserId,
     /// The device it was opened from, if the client says: a new socket takes the place of older ones of the same device.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +57,7 @@ pub struct Connection {
     pub expires_at: UnixMillis,
     /// What `$connect` said about the user's active session, for its replay.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_ack_seq: Option<u64>,
+    pub last_ack_seq: Option<Seq>,
     pub state: ConnectionState,
 }
 
@@ -86,12 +88,17 @@ impl Connection {
         self.connected_at.plus_secs(LIFETIME_SECS) <= now
     }
 
+    /// Who is at its other end.
+    pub fn party(&self) -> Party {
+        Party { side: self.side, id: self.user_id.clone() }
+    }
+
     fn meta_key(&self) -> Item {
         meta_key(&self.connection_id)
     }
 
     fn user_key(&self) -> Item {
-        key(user_pk(&self.user_id), format!("{SK_CONNECTION}{}", self.connection_id))
+        key(party_pk(&self.party()), format!("{SK_CONNECTION}{}", self.connection_id))
     }
 
     fn row(&self, key: Item) -> Result<Item, StoreError> {
@@ -102,7 +109,7 @@ impl Connection {
     }
 }
 
-fn meta_key(connection_id: &ConnectionId) -> Item {
+pub(crate) fn meta_key(connection_id: &ConnectionId) -> Item {
     key(format!("CONN#{connection_id}"), SK_META.to_owned())
 }
 
@@ -115,6 +122,10 @@ pub struct Connections {
 impl Connections {
     pub fn new(client: aws_sdk_dynamodb::Client, table: String) -> Self {
         Self { table: Table { client, name: table } }
+    }
+
+    pub(crate) const fn table(&self) -> &Table {
+        &self.table
     }
 
     /// Stores a new connection, and lets go the oldest of its user beyond [`MAX_PER_USER`].
@@ -138,8 +149,8 @@ impl Connections {
                 // The handshake goes on: refused, it would leave the rows of a connection that never was. What is too much
                 // now goes with the next one.
                 if let Err(error) = self.let_go_beyond_bound(connection, now).await {
-                    let user_id = &connection.user_id;
-                    tracing::warn!(%user_id, error = &error as &dyn std::error::Error, "older connections stay for now");
+                    let party = connection.party();
+                    tracing::warn!(%party, error = &error as &dyn std::error::Error, "older connections stay for now");
                 }
                 Ok(Registration::Registered)
             }
@@ -148,7 +159,7 @@ impl Connections {
 
     /// Looks after the new one is stored, so of two that register at once the later to look sees both.
     async fn let_go_beyond_bound(&self, newest: &Connection, now: UnixMillis) -> Result<(), StoreError> {
-        let mut others = self.of_user(&newest.user_id).await?;
+        let mut others = self.of_party(&newest.party()).await?;
         others.retain(|other| other.connection_id != newest.connection_id);
         others.sort_by_key(|other| std::cmp::Reverse(other.connected_at));
         let mut kept = 1;
@@ -172,28 +183,25 @@ impl Connections {
             .send()
             .await
             .map_err(unavailable("GetItem"))?;
-        let Some(row) = found.item.filter(is_registered) else {
-            return Ok(None);
-        };
-        let connection = parse(row)?;
-        Ok(Some(connection).filter(|connection| !connection.is_over(now)))
+        known(found.item, now)
     }
 
     /// The connection has sent its first frame. Older ones of the same device are over: a device that opens a new socket has
     /// lost or left the one before. Never newer ones, or a late frame of the old socket would end the new one.
     ///
-    /// `false`: it ended meanwhile.
-    pub async fn go_live(&self, connection: &Connection) -> Result<bool, StoreError> {
+    /// Answers those older ones, whose rows are gone now. `None`: the connection itself ended meanwhile.
+    pub async fn go_live(&self, connection: &Connection) -> Result<Option<Vec<Connection>>, StoreError> {
         let live = serde_dynamo::to_attribute_value(ConnectionState::Live).map_err(StoreError::Corrupt)?;
         if !self.change(connection, "state", live, IS_REGISTERED).await? {
-            return Ok(false);
+            return Ok(None);
         }
-        if connection.device.is_some() {
-            let mut older = self.of_user(&connection.user_id).await?;
-            older.retain(|other| other.device == connection.device && other.connected_at < connection.connected_at);
-            self.remove(&older).await?;
+        if connection.device.is_none() {
+            return Ok(Some(Vec::new()));
         }
-        Ok(true)
+        let mut older = self.of_party(&connection.party()).await?;
+        older.retain(|other| other.device == connection.device && other.connected_at < connection.connected_at);
+        self.remove(&older).await?;
+        Ok(Some(older))
     }
 
     /// The client has shown a token. One that expires earlier than what is known changes nothing: frames of one socket may
@@ -228,9 +236,9 @@ impl Connections {
         Ok(self.table.transact(actions).await? == Written::Done(()))
     }
 
-    /// Where a user can be reached now: live, and with a token that has not expired.
-    pub async fn live(&self, user_id: &UserId, now: UnixMillis) -> Result<Vec<Connection>, StoreError> {
-        let mut connections = self.of_user(user_id).await?;
+    /// Where somebody can be reached now: live, and with a token that has not expired.
+    pub async fn live(&self, party: &Party, now: UnixMillis) -> Result<Vec<Connection>, StoreError> {
+        let mut connections = self.of_party(party).await?;
         connections.retain(|connection| match connection.state {
             ConnectionState::Live => !connection.is_over(now) && !connection.is_expired(now),
             ConnectionState::Connecting => false,
@@ -238,9 +246,9 @@ impl Connections {
         Ok(connections)
     }
 
-    /// Every row of a user, of whatever age and state.
-    async fn of_user(&self, user_id: &UserId) -> Result<Vec<Connection>, StoreError> {
-        let rows = self.table.rows_of_user(user_id, SK_CONNECTION.to_owned()).await?;
+    /// Every row of somebody, of whatever age and state.
+    async fn of_party(&self, party: &Party) -> Result<Vec<Connection>, StoreError> {
+        let rows = self.table.rows(party_pk(party), SK_CONNECTION.to_owned()).await?;
         rows.into_iter().map(parse).collect()
     }
 
@@ -305,6 +313,15 @@ impl Connections {
         let written = conditional("PutItem", || call.clone().send()).await?;
         Ok(matches!(written, Written::Done(_)))
     }
+}
+
+/// The connection that a row tells of, if there is one and its time is not up.
+pub(crate) fn known(row: Option<Item>, now: UnixMillis) -> Result<Option<Connection>, StoreError> {
+    let Some(row) = row.filter(is_registered) else {
+        return Ok(None);
+    };
+    let connection = parse(row)?;
+    Ok(Some(connection).filter(|connection| !connection.is_over(now)))
 }
 
 fn is_registered(row: &Item) -> bool {

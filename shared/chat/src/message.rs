@@ -70,7 +70,7 @@ pub enum Body {
 pub struct MessageText(String);
 
 /// Where an uploaded image is, in the bucket: `<session>/<random>.<extension>`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ImageKey(String);
 

@@ -1,4 +1,4 @@
-//! Brings results to their users, and answers what comes over a socket.
+//! Brings frames to those they are for, and results to their users.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,15 +6,16 @@ use std::time::Duration;
 use aws_sdk_apigatewaymanagement::Client as ManagementClient;
 use aws_sdk_dynamodb::Client as DynamoClient;
 use futures_util::{StreamExt, stream};
-use kernel::ids::{OrderNo, UserId};
+use kernel::ids::UserId;
+use kernel::text::Language;
 use kernel::time::{Clock, UnixMillis};
 use tracing::warn;
 
-use crate::connections::{Connection, ConnectionState, Connections};
-use crate::frames::{ClientFrame, Credentials, ErrorCode, ServerFrame, Token};
+use crate::connections::{Connection, Connections};
+use crate::frames::{ErrorCode, ServerFrame};
 use crate::gateway::{Gateway, Posted};
-use crate::ids::ConnectionId;
-use crate::results::{Acknowledgement, ResultNotice, Results, StatusWord, StoredResult};
+use crate::ids::{ConnectionId, Party};
+use crate::results::{ResultNotice, Results, StoredResult};
 use crate::store::StoreError;
 
 /// The longest time that all pushes of one delivery take together. The caller has a deadline of its own, and whoever is
@@ -40,12 +41,14 @@ pub struct Delivery {
     pub left: u32,
 }
 
-/// What became of a frame.
+/// What became of a push to somebody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Received {
-    Handled,
-    /// The sender's connection is not known, or over. It has been closed.
-    UnknownConnection,
+pub(crate) enum Pushed {
+    /// They are not connected.
+    Offline,
+    /// It is not known where they are.
+    Unknown,
+    To(Delivery),
 }
 
 /// The connections, the results, and the way to the sockets.
@@ -72,7 +75,11 @@ impl Postman {
         &self.connections
     }
 
-    pub(crate) fn now(&self) -> UnixMillis {
+    pub(crate) fn results(&self) -> &Results {
+        &self.results
+    }
+
+    fn now(&self) -> UnixMillis {
         self.clock.now()
     }
 
@@ -93,7 +100,7 @@ impl Postman {
             }
         }
         let pushes = stream::iter(by_user)
-            .map(|(user_id, results)| async move { (count(&results), self.push(&user_id, &results).await) })
+            .map(|(user_id, results)| async move { (count(&results), self.push_results(user_id, &results).await) })
             .buffer_unordered(USERS_AT_ONCE)
             .take_until(tokio::time::sleep(PUSH_BUDGET));
         let mut pushes = std::pin::pin!(pushes);
@@ -108,36 +115,44 @@ impl Postman {
         Ok(sum)
     }
 
-    /// To every connection of one user; never an error.
-    async fn push(&self, user_id: &UserId, results: &[StoredResult]) -> Delivery {
-        let connections = match self.connections.live(user_id, self.now()).await {
-            Ok(connections) if connections.is_empty() => {
-                return Delivery { offline: count(results), ..Delivery::default() };
-            }
+    async fn push_results(&self, user_id: UserId, results: &[StoredResult]) -> Delivery {
+        let frames = |connection: &Connection| {
+            results.iter().map(|result| ServerFrame::result(result, connection.language)).collect()
+        };
+        match self.push(&Party::user(user_id), &frames).await {
+            Pushed::Offline => Delivery { offline: count(results), ..Delivery::default() },
+            Pushed::Unknown => Delivery { left: count(results), ..Delivery::default() },
+            Pushed::To(delivery) => delivery,
+        }
+    }
+
+    /// To every connection of somebody, what `frames` says for it; never an error.
+    pub(crate) async fn push(&self, party: &Party, frames: &impl Fn(&Connection) -> Vec<ServerFrame>) -> Pushed {
+        let connections = match self.connections.live(party, self.now()).await {
+            Ok(connections) if connections.is_empty() => return Pushed::Offline,
             Ok(connections) => connections,
             Err(error) => {
-                warn!(%user_id, error = &error as &dyn std::error::Error, "connections not read; results left to sync");
-                return Delivery { left: count(results), ..Delivery::default() };
+                warn!(%party, error = &error as &dyn std::error::Error, "connections not read; left to sync");
+                return Pushed::Unknown;
             }
         };
         let posts = connections.iter().map(|connection| async move {
-            let frames: Vec<_> =
-                results.iter().map(|result| ServerFrame::result(result, connection.language)).collect();
+            let frames = frames(connection);
             self.send(connection, &frames).await
         });
-        // As many at once as a user may have connections, which is few.
+        // As many at once as somebody may have connections, which is few.
         let sent = futures_util::future::join_all(posts).await;
-        sent.into_iter().fold(Delivery::default(), |sum, sent| Delivery {
+        Pushed::To(sent.into_iter().fold(Delivery::default(), |sum, sent| Delivery {
             delivered: sum.delivered + sent.delivered,
             gone: sum.gone + sent.gone,
             left: sum.left + sent.left,
             ..sum
-        })
+        }))
     }
 
     /// Frames to one connection, in order. After one that did not get through the others are not tried: `sync` brings them
     /// in order.
-    async fn send(&self, connection: &Connection, frames: &[ServerFrame]) -> Delivery {
+    pub(crate) async fn send(&self, connection: &Connection, frames: &[ServerFrame]) -> Delivery {
         let mut sent = Delivery::default();
         for frame in frames {
             let json = match frame.to_json() {
@@ -155,7 +170,8 @@ impl Postman {
                 }
                 Posted::Failed(error) => {
                     let connection_id = &connection.connection_id;
-                    warn!(%connection_id, error = &error as &dyn std::error::Error, "a frame is left to sync");
+                    let error = &error as &dyn std::error::Error;
+                    warn!(alarm = "PUSH_FAILED", %connection_id, error, "a frame is left to sync");
                     break;
                 }
             }
@@ -180,93 +196,21 @@ impl Postman {
         }
     }
 
-    /// Handles what came over a socket, and answers on it.
-    ///
-    /// `text` is the frame, or why the edge could not read it. `verify` says what a token says, if it is good; only an
-    /// `auth` frame needs it. The first frame of a connection makes it live before it is answered, so whatever is decided
-    /// from then on is pushed, and whatever was decided before is found by the answer.
-    ///
-    /// An error means that the sender could not be looked up; they have been told to try again.
-    pub async fn receive(
-        &self,
-        connection_id: &ConnectionId,
-        text: Result<&str, ErrorCode>,
-        verify: impl FnOnce(&Token) -> Option<Credentials>,
-    ) -> Result<Received, StoreError> {
-        let connection = match self.look_up(connection_id).await {
-            Ok(Some(connection)) => connection,
-            Ok(None) => {
-                if let Err(error) = self.gateway.close(connection_id).await {
-                    warn!(%connection_id, error = &error as &dyn std::error::Error, "an unknown connection stays open");
-                }
-                return Ok(Received::UnknownConnection);
-            }
-            Err(error) => {
-                self.ask_to_retry(connection_id).await;
-                return Err(error);
-            }
-        };
-        let answers = self.answer(&connection, text, verify).await;
-        self.send(&connection, &answers).await;
-        Ok(Received::Handled)
+    /// Closes a socket of which nothing is known any more.
+    pub(crate) async fn close(&self, connection_id: &ConnectionId) {
+        if let Err(error) = self.gateway.close(connection_id).await {
+            warn!(%connection_id, error = &error as &dyn std::error::Error, "a connection stays open");
+        }
     }
 
-    /// The sender, live. `None`: not known, or over.
-    async fn look_up(&self, connection_id: &ConnectionId) -> Result<Option<Connection>, StoreError> {
-        let Some(connection) = self.connections.find(connection_id, self.now()).await? else {
-            return Ok(None);
-        };
-        Ok(match connection.state {
-            ConnectionState::Live => Some(connection),
-            ConnectionState::Connecting => self.connections.go_live(&connection).await?.then_some(connection),
-        })
-    }
-
-    async fn answer(
-        &self,
-        connection: &Connection,
-        text: Result<&str, ErrorCode>,
-        verify: impl FnOnce(&Token) -> Option<Credentials>,
-    ) -> Vec<ServerFrame> {
-        let error = |code| vec![ServerFrame::error(code, connection.language)];
-        let expired = connection.is_expired(self.now());
-        let answers = match text.and_then(ClientFrame::parse) {
-            Ok(ClientFrame::Auth(auth)) => auth.handle(self, connection, verify).await,
-            Ok(_) | Err(_) if expired => return error(ErrorCode::AuthExpired),
-            Err(code) => return error(code),
-            Ok(ClientFrame::Sync(sync)) => sync.handle(self, connection).await,
-            Ok(ClientFrame::Ping(ping)) => ping.handle(self, connection).await,
-            Ok(ClientFrame::ResultAck(ack)) => ack.handle(self, connection).await,
-        };
-        answers.unwrap_or_else(|cause| {
-            let connection_id = &connection.connection_id;
-            warn!(%connection_id, error = &cause as &dyn std::error::Error, "a frame could not be handled");
-            error(ErrorCode::RetryLater)
-        })
-    }
-
-    /// To a connection of which nothing is known, its language least of all.
-    async fn ask_to_retry(&self, connection_id: &ConnectionId) {
-        let Ok(json) = ServerFrame::error(ErrorCode::RetryLater, Default::default()).to_json() else {
+    /// An error to a connection of which nothing is known, its language least of all.
+    pub(crate) async fn tell_unknown(&self, connection_id: &ConnectionId, code: ErrorCode) {
+        let Ok(json) = ServerFrame::error(code, Language::default()).to_json() else {
             return;
         };
         if let Posted::Failed(error) = self.gateway.post(connection_id, &json).await {
             warn!(%connection_id, error = &error as &dyn std::error::Error, "a client waits for an answer");
         }
-    }
-
-    pub(crate) async fn unacknowledged(&self, connection: &Connection) -> Result<Vec<ServerFrame>, StoreError> {
-        let results = self.results.unacknowledged(&connection.user_id, self.now()).await?;
-        Ok(results.iter().map(|result| ServerFrame::result(result, connection.language)).collect())
-    }
-
-    pub(crate) async fn acknowledge(
-        &self,
-        connection: &Connection,
-        order_no: &OrderNo,
-        order_status: Option<&StatusWord>,
-    ) -> Result<Acknowledgement, StoreError> {
-        self.results.acknowledge(&connection.user_id, order_no, order_status, self.now()).await
     }
 }
 

@@ -21,7 +21,8 @@ use kernel::text::Text;
 use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use crate::store::{Item, StoreError, TTL, Table, Written, conditional, key, number, user_pk};
+use crate::ids::Party;
+use crate::store::{Item, StoreError, TTL, Table, Written, conditional, key, number, party_pk};
 
 /// How long a result is repeated, from when it was decided.
 pub const KEPT_SECS: i64 = 24 * 60 * 60;
@@ -119,6 +120,11 @@ fn in_the_way<R>(error: &SdkError<PutItemError, R>) -> Option<Item> {
         PutItemError::ConditionalCheckFailedException(refused) => refused.item.clone(),
         _ => None,
     }
+}
+
+/// Only customers have orders.
+fn user_pk(user_id: &UserId) -> String {
+    party_pk(&Party::user(user_id.clone()))
 }
 
 fn result_key(user_id: &UserId, order_no: &OrderNo, order_status: &str) -> Item {
@@ -254,7 +260,7 @@ impl Results {
     }
 
     async fn stored(&self, user_id: &UserId, prefix: String, now: UnixMillis) -> Result<Vec<StoredResult>, StoreError> {
-        let rows = self.table.rows_of_user(user_id, prefix).await?;
+        let rows = self.table.rows(user_pk(user_id), prefix).await?;
         let stored: Vec<StoredResult> =
             rows.into_iter().map(serde_dynamo::from_item).collect::<Result<_, _>>().map_err(StoreError::Corrupt)?;
         Ok(stored.into_iter().filter(|result| !result.is_over(now)).collect())

@@ -1,5 +1,6 @@
-//! The table behind the socket: one partition for each connection, and one for each user with their connections and their
-//! results. Everything is read consistently and by key; no index knows these rows.
+//! What both tables of this crate are used through: the connections table (one partition for each connection, one for each
+//! party with their connections and results) and the chat table ([`crate::desk`]). Everything is read consistently and by
+//! key; there are no indexes.
 //!
 //! A condition that fails is an outcome. A write that another one is in the way of is tried again here, within bounds;
 //! throttling and lost connections the SDK has retried already. What is left is a [`StoreError`].
@@ -10,10 +11,11 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
-use aws_sdk_dynamodb::types::{AttributeValue, TransactWriteItem, WriteRequest};
+use aws_sdk_dynamodb::types::{AttributeValue, CancellationReason, KeysAndAttributes, TransactWriteItem, WriteRequest};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use kernel::backoff::full_jitter;
-use kernel::ids::UserId;
+
+use crate::ids::{Party, Side};
 
 /// A row as DynamoDB has it.
 pub(crate) type Item = HashMap<String, AttributeValue>;
@@ -27,6 +29,10 @@ pub(crate) const TTL: &str = "ttl";
 const WRITE_TRIES: u32 = 6;
 const RETRY_BASE: Duration = Duration::from_millis(20);
 const RETRY_CAP: Duration = Duration::from_millis(400);
+/// Rows in one BatchGetItem: DynamoDB's own bound.
+pub(crate) const MAX_GET: usize = 100;
+/// BatchGetItem calls under way at once.
+const GETS_AT_ONCE: usize = 8;
 /// Writes in one BatchWriteItem: DynamoDB's own bound.
 const BATCH: usize = 25;
 /// BatchWriteItem calls under way at once.
@@ -48,8 +54,11 @@ pub enum StoreError {
     #[error("{operation} met other writes at every try")]
     Contended { operation: &'static str },
     /// A row that this code cannot have written.
-    #[error("a row in the connections table cannot be read")]
+    #[error("a row cannot be read")]
     Corrupt(#[source] serde_dynamo::Error),
+    /// The operating system gave no randomness.
+    #[error("no randomness for a new identifier")]
+    Randomness(#[from] getrandom::Error),
 }
 
 /// What became of a conditional write.
@@ -69,16 +78,33 @@ enum Verdict {
     Failed,
 }
 
-/// The connections table.
+/// What became of a transaction, where it matters which condition failed.
+#[derive(Debug)]
+pub(crate) enum Transacted {
+    Done,
+    /// For each action, in order: what it found, if its condition failed. Nothing changed.
+    Refused(Vec<Option<Found>>),
+    /// Another transaction was at one of the rows. Nothing changed, and nothing is known.
+    Busy,
+}
+
+/// The row that a failed condition met, if it asked for it and there is one.
+#[derive(Debug)]
+pub(crate) struct Found(pub(crate) Option<Item>);
+
+/// One table.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     pub(crate) client: Client,
     pub(crate) name: String,
 }
 
-/// The partition of a user.
-pub(crate) fn user_pk(user_id: &UserId) -> String {
-    format!("USER#{user_id}")
+/// The partition of somebody who may be connected.
+pub(crate) fn party_pk(party: &Party) -> String {
+    match party.side {
+        Side::User => format!("USER#{}", party.id),
+        Side::Agent => format!("AGENT#{}", party.id),
+    }
 }
 
 pub(crate) fn text(value: impl Into<String>) -> AttributeValue {
@@ -101,16 +127,21 @@ where
 }
 
 impl Table {
-    /// All rows of `user_id` whose sort key begins with `prefix`, up to [`MAX_PAGES`].
-    pub(crate) async fn rows_of_user(&self, user_id: &UserId, prefix: String) -> Result<Vec<Item>, StoreError> {
+    /// All rows of a partition whose sort key begins with `prefix`, up to [`MAX_PAGES`]. The empty prefix is every row's.
+    pub(crate) async fn rows(&self, pk: String, prefix: String) -> Result<Vec<Item>, StoreError> {
         let query = self
             .client
             .query()
             .table_name(&self.name)
             .consistent_read(true)
-            .key_condition_expression("pk = :pk AND begins_with(sk, :prefix)")
-            .expression_attribute_values(":pk", text(user_pk(user_id)))
-            .expression_attribute_values(":prefix", text(prefix));
+            .expression_attribute_values(":pk", text(pk));
+        // DynamoDB knows no empty text in a key's condition.
+        let query = if prefix.is_empty() {
+            query.key_condition_expression("pk = :pk")
+        } else {
+            let query = query.key_condition_expression("pk = :pk AND begins_with(sk, :prefix)");
+            query.expression_attribute_values(":prefix", text(prefix))
+        };
         let mut rows = Vec::new();
         let mut from = None;
         for _ in 0..MAX_PAGES {
@@ -122,6 +153,26 @@ impl Table {
             }
         }
         Ok(rows)
+    }
+
+    /// One row.
+    pub(crate) async fn get(&self, key: Item) -> Result<Option<Item>, StoreError> {
+        let call = self.client.get_item().table_name(&self.name).set_key(Some(key)).consistent_read(true);
+        Ok(call.send().await.map_err(unavailable("GetItem"))?.item)
+    }
+
+    /// Any number of rows by their keys, which differ, in no order. What is not there is left out.
+    pub(crate) async fn get_all(&self, keys: Vec<Item>) -> Result<Vec<Item>, StoreError> {
+        let batches: Vec<_> = keys.chunks(MAX_GET).map(<[Item]>::to_vec).collect();
+        let read: Vec<Vec<Item>> = stream::iter(batches)
+            .map(|keys| async move {
+                let read = get_together(&self.client, [(self, keys)]).await?;
+                Ok::<_, StoreError>(read.into_values().flatten().collect())
+            })
+            .buffer_unordered(GETS_AT_ONCE)
+            .try_collect()
+            .await?;
+        Ok(read.into_iter().flatten().collect())
     }
 
     /// Puts and deletes without conditions, any number, each key at most once. On an error some may have happened.
@@ -149,6 +200,29 @@ impl Table {
         Err(StoreError::Contended { operation: OPERATION })
     }
 
+    /// All of it or, when a condition fails, nothing; one try, for whoever decides again by what was found.
+    pub(crate) async fn try_transact(&self, actions: Vec<TransactWriteItem>) -> Result<Transacted, StoreError> {
+        const OPERATION: &str = "TransactWriteItems";
+        let error = match self.client.transact_write_items().set_transact_items(Some(actions)).send().await {
+            Ok(_) => return Ok(Transacted::Done),
+            Err(error) => error,
+        };
+        match error.as_service_error().map_or(Verdict::Failed, judge_transaction) {
+            Verdict::Busy => Ok(Transacted::Busy),
+            Verdict::Failed => Err(unavailable(OPERATION)(error)),
+            Verdict::Refused => match error.into_service_error() {
+                TransactWriteItemsError::TransactionCanceledException(canceled) => {
+                    let found = |reason: CancellationReason| {
+                        (reason.code() == Some(CONDITION_FAILED)).then_some(Found(reason.item))
+                    };
+                    let reasons = canceled.cancellation_reasons.unwrap_or_default();
+                    Ok(Transacted::Refused(reasons.into_iter().map(found).collect()))
+                }
+                other => Err(unavailable(OPERATION)(other)),
+            },
+        }
+    }
+
     /// All of it or, when a condition fails, nothing.
     pub(crate) async fn transact(&self, actions: Vec<TransactWriteItem>) -> Result<Written<()>, StoreError> {
         let call = self.client.transact_write_items().set_transact_items(Some(actions));
@@ -158,6 +232,36 @@ impl Table {
             Written::Refused => Written::Refused,
         })
     }
+}
+
+/// Rows of several tables in one call, at most [`MAX_GET`] in all, by the name of their table.
+pub(crate) async fn get_together(
+    client: &Client,
+    wanted: impl IntoIterator<Item = (&Table, Vec<Item>)>,
+) -> Result<HashMap<String, Vec<Item>>, StoreError> {
+    const OPERATION: &str = "BatchGetItem";
+    let request = |(table, keys): (&Table, Vec<Item>)| {
+        let keys = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
+        keys.map(|keys| (table.name.clone(), keys)).map_err(unavailable(OPERATION))
+    };
+    let wanted = wanted.into_iter().filter(|(_, keys)| !keys.is_empty());
+    let mut left: HashMap<String, KeysAndAttributes> = wanted.map(request).collect::<Result<_, _>>()?;
+    let mut read: HashMap<String, Vec<Item>> = HashMap::new();
+    for attempt in 0..WRITE_TRIES {
+        if left.is_empty() {
+            return Ok(read);
+        }
+        if attempt > 0 {
+            tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
+        }
+        let answer =
+            client.batch_get_item().set_request_items(Some(left)).send().await.map_err(unavailable(OPERATION))?;
+        for (table, rows) in answer.responses.unwrap_or_default() {
+            read.entry(table).or_default().extend(rows);
+        }
+        left = answer.unprocessed_keys.unwrap_or_default();
+    }
+    if left.is_empty() { Ok(read) } else { Err(StoreError::Contended { operation: OPERATION }) }
 }
 
 /// One conditional write of one row.
@@ -199,6 +303,9 @@ where
     Err(StoreError::Contended { operation })
 }
 
+/// The reason of a cancelled transaction whose condition failed.
+const CONDITION_FAILED: &str = "ConditionalCheckFailed";
+
 fn judge_write<E: ProvideErrorMetadata>(error: &E) -> Verdict {
     match error.code() {
         Some("ConditionalCheckFailedException") => Verdict::Refused,
@@ -213,7 +320,7 @@ fn judge_transaction(error: &TransactWriteItemsError) -> Verdict {
     };
     let codes = || canceled.cancellation_reasons().iter().filter_map(|reason| reason.code());
     // A failed condition will fail again, whatever else was in the way.
-    if codes().any(|code| code == "ConditionalCheckFailed") {
+    if codes().any(|code| code == CONDITION_FAILED) {
         Verdict::Refused
     } else if codes()
         .any(|code| matches!(code, "TransactionConflict" | "ThrottlingError" | "ProvisionedThroughputExceeded"))
@@ -228,7 +335,6 @@ fn judge_transaction(error: &TransactWriteItemsError) -> Verdict {
 mod tests {
     use aws_sdk_dynamodb::error::ErrorMetadata;
     use aws_sdk_dynamodb::operation::put_item::PutItemError;
-    use aws_sdk_dynamodb::types::CancellationReason;
     use aws_sdk_dynamodb::types::error::TransactionCanceledException;
 
     use super::*;

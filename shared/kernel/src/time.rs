@@ -125,6 +125,15 @@ pub fn utc_offset_secs(zone: &str, at: UnixMillis) -> Result<i32, LocalTimeError
     Ok(zone.to_offset(instant).seconds())
 }
 
+/// The day in UTC on which an instant lies, as `20260601`.
+pub fn utc_day(at: UnixMillis) -> String {
+    match Timestamp::from_millisecond(at.get()) {
+        Ok(timestamp) => timestamp.strftime("%Y%m%d").to_string(),
+        // Beyond the calendar: only a broken clock says so.
+        Err(_) => "00000000".to_owned(),
+    }
+}
+
 fn in_range(millis: i64) -> Result<UnixMillis, InstantError> {
     if NAMEABLE.contains(&millis) { Ok(UnixMillis(millis)) } else { Err(InstantError) }
 }
@@ -190,6 +199,13 @@ mod tests {
         assert_eq!(String::from(Rfc3339(opens)), "2026-10-25T00:30:00.000Z");
         assert_eq!(local_time("2026-10-25T02:30:00", "Mars/Base"), Err(LocalTimeError::UnknownZone));
         assert_eq!(local_time("half past two", "Europe/Berlin"), Err(LocalTimeError::NotATime));
+    }
+
+    #[test]
+    fn days_begin_at_midnight_in_utc() {
+        let midnight = local_time("2026-06-01T00:00:00", "UTC").unwrap();
+        assert_eq!(utc_day(midnight), "20260601");
+        assert_eq!(utc_day(midnight.plus_millis(-1)), "20260531");
     }
 
     #[test]

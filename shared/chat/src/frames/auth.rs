@@ -2,14 +2,13 @@
 
 use std::fmt;
 
-use kernel::ids::UserId;
 use kernel::time::UnixMillis;
 use serde::Deserialize;
 
 use super::ping::pong;
-use super::{ErrorCode, ServerFrame};
-use crate::connections::Connection;
-use crate::postman::Postman;
+use super::ErrorCode;
+use crate::ids::Party;
+use crate::service::{Caller, Outside, Reaction, Service};
 use crate::store::StoreError;
 
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -38,27 +37,22 @@ impl fmt::Debug for Token {
 /// What a good token says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    pub user_id: UserId,
+    pub party: Party,
     pub expires_at: UnixMillis,
 }
 
 impl Auth {
-    /// `verify`: what the token says, if it is good. One of somebody else is not: a connection keeps its user.
+    /// A token of somebody else is no good: a connection keeps its party.
     pub(crate) async fn handle(
         self,
-        postman: &Postman,
-        connection: &Connection,
-        verify: impl FnOnce(&Token) -> Option<Credentials>,
-    ) -> Result<Vec<ServerFrame>, StoreError> {
-        let refused = || Ok(vec![ServerFrame::error(ErrorCode::AuthExpired, connection.language)]);
-        let Some(credentials) = verify(&self.token) else {
-            return refused();
+        service: &Service,
+        caller: &Caller<'_>,
+        outside: &impl Outside,
+    ) -> Result<Reaction, StoreError> {
+        let Some(credentials) = outside.verify(&self.token).filter(|good| good.party == caller.party) else {
+            return Ok(caller.refuse(ErrorCode::AuthExpired));
         };
-        // The verifier lets a token pass for a moment longer than it says, for clocks that differ. That renews nothing.
-        if credentials.user_id != connection.user_id || credentials.expires_at <= postman.now() {
-            return refused();
-        }
-        postman.connections().renew(connection, credentials.expires_at).await?;
-        pong(postman, connection).await
+        service.postman().connections().renew(caller.connection, credentials.expires_at).await?;
+        pong(service, caller).await
     }
 }

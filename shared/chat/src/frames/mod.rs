@@ -1,27 +1,43 @@
 //! What is said over a socket: JSON objects, told apart by `type`.
 //!
 //! A new frame of the client is a file here and a variant of [`ClientFrame`]; the compiler then asks for its place in
-//! [`Postman::receive`](crate::Postman::receive). Each file has the frame's fields and what is answered to it.
+//! [`ClientFrame::wanted`] (what has to be read for it) and in [`Service::receive`](crate::Service::receive). Each file has the
+//! frame's fields and what is done about it. What the server says is in [`server`].
 
+mod ack;
 mod auth;
+mod close;
+mod open;
 mod ping;
+mod pull;
 mod result_ack;
-mod sync;
+mod say;
+pub mod server;
+mod status;
+pub(crate) mod sync;
+mod transfer;
+mod typing;
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-
-use kernel::ids::OrderNo;
-use kernel::text::{Language, Text};
+use kernel::text::Text;
 use serde::{Deserialize, Serialize};
 
+pub use ack::Ack;
 pub use auth::{Auth, Credentials, Token};
+pub use close::Close;
+pub use open::Open;
 pub use ping::Ping;
+pub use pull::Pull;
 pub use result_ack::ResultAck;
+pub use say::Say;
+pub use server::ServerFrame;
+pub use status::Status;
 pub use sync::Sync;
+pub use transfer::Transfer;
+pub use typing::Typing;
 
-use crate::ids::SessionId;
-use crate::results::StoredResult;
+use crate::ids::{ClientMsgId, Seq, SessionId};
+use crate::message::{ImageKey, MessageText};
+use kernel::ids::OrderNo;
 
 /// What a client may send.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -31,6 +47,25 @@ pub enum ClientFrame {
     Ping(Ping),
     Auth(Auth),
     ResultAck(ResultAck),
+    Open(Open),
+    Text(Say<MessageText>),
+    Image(Say<ImageKey>),
+    Card(Say<OrderNo>),
+    Ack(Ack),
+    Pull(Pull),
+    Typing(Typing),
+    Status(Status),
+    Transfer(Transfer),
+    Close(Close),
+}
+
+/// What has to be read to answer a frame, in one call with the sender's connection.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) sessions: Vec<&'a SessionId>,
+    /// Whether the sessions' cursors are needed too.
+    pub(crate) cursors: bool,
+    pub(crate) message: Option<(&'a SessionId, Seq)>,
 }
 
 impl ClientFrame {
@@ -40,55 +75,47 @@ impl ClientFrame {
         if !text.trim_ascii_start().starts_with('{') {
             return Err(ErrorCode::BadFrame);
         }
-        serde_json::from_str(text).map_err(|_| ErrorCode::BadFrame)
-    }
-}
-
-/// Statuses that an order gets when its purchase was a success long ago: told in a frame of their own.
-const AFTER_PURCHASE: [&str; 2] = ["PAID", "CANCELLED"];
-
-/// What a client is told.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
-pub enum ServerFrame {
-    /// What became of a purchase.
-    SeckillResult { order_no: OrderNo, status: Cow<'static, str>, order_status: Cow<'static, str>, message: String },
-    /// What became of an order later on: it was paid, or cancelled.
-    OrderStatus { order_no: OrderNo, status: Cow<'static, str>, order_status: Cow<'static, str>, message: String },
-    /// Answers `ping` and `auth`: every session the client is a member of, with its highest sequence number.
-    Pong { heads: BTreeMap<SessionId, u64> },
-    /// A frame that could not be used. The socket stays open.
-    Error {
-        code: ErrorCode,
-        message: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        retry_after_ms: Option<u32>,
-    },
-}
-
-impl ServerFrame {
-    pub(crate) fn result(result: &StoredResult, language: Language) -> Self {
-        let (order_no, status, order_status) =
-            (result.order_no.clone(), result.status.clone(), result.order_status.clone());
-        let message = result.message.in_language(language).to_owned();
-        if AFTER_PURCHASE.contains(&&*order_status) {
-            Self::OrderStatus { order_no, status, order_status, message }
-        } else {
-            Self::SeckillResult { order_no, status, order_status, message }
+        let frame: Self = serde_json::from_str(text).map_err(|_| ErrorCode::BadFrame)?;
+        match &frame {
+            Self::Pull(pull) if !pull.is_a_range() => Err(ErrorCode::BadFrame),
+            _ => Ok(frame),
         }
     }
 
-    pub(crate) fn error(code: ErrorCode, language: Language) -> Self {
-        Self::Error {
-            code,
-            message: code.text().in_language(language).to_owned(),
-            retry_after_ms: code.retry_after_ms(),
+    pub(crate) fn wanted(&self) -> Wanted<'_> {
+        let session = |session_id| Wanted { sessions: vec![session_id], ..Wanted::default() };
+        match self {
+            Self::Sync(sync) => Wanted { sessions: sync.sessions().collect(), cursors: true, message: None },
+            Self::Ack(ack) => Wanted {
+                sessions: vec![&ack.session_id],
+                cursors: true,
+                message: Some((&ack.session_id, ack.last_seq)),
+            },
+            Self::Text(say) => session(&say.session_id),
+            Self::Image(say) => session(&say.session_id),
+            Self::Card(say) => session(&say.session_id),
+            Self::Pull(pull) => session(&pull.session_id),
+            Self::Typing(typing) => session(&typing.session_id),
+            Self::Transfer(transfer) => session(&transfer.session_id),
+            Self::Close(close) => session(&close.session_id),
+            Self::Ping(_) | Self::Auth(_) | Self::ResultAck(_) | Self::Open(_) | Self::Status(_) => Wanted::default(),
         }
     }
 
-    /// As it goes over the socket.
-    pub(crate) fn to_json(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string(self)
+    /// By which a client finds what an error is about.
+    pub(crate) fn about(&self) -> (Option<SessionId>, Option<ClientMsgId>) {
+        match self {
+            Self::Text(say) => (Some(say.session_id.clone()), say.client_msg_id.clone()),
+            Self::Image(say) => (Some(say.session_id.clone()), say.client_msg_id.clone()),
+            Self::Card(say) => (Some(say.session_id.clone()), say.client_msg_id.clone()),
+            Self::Ack(ack) => (Some(ack.session_id.clone()), None),
+            Self::Pull(pull) => (Some(pull.session_id.clone()), None),
+            Self::Typing(typing) => (Some(typing.session_id.clone()), None),
+            Self::Transfer(transfer) => (Some(transfer.session_id.clone()), None),
+            Self::Close(close) => (Some(close.session_id.clone()), None),
+            Self::Open(open) => (open.session_id.clone(), None),
+            Self::Sync(_) | Self::Ping(_) | Self::Auth(_) | Self::ResultAck(_) | Self::Status(_) => (None, None),
+        }
     }
 }
 
@@ -101,20 +128,47 @@ pub enum ErrorCode {
     TooLarge,
     /// Does not exist, or is somebody else's.
     NotFound,
+    SessionClosed,
+    /// Acknowledges more than there is.
+    AckOutOfRange,
+    /// Another message of this sender has that name.
+    ClientMsgIdReused,
+    /// The agent that a session was to go to is not there, takes nothing, or is no agent.
+    AgentUnavailable,
     /// The token has expired, or the new one is no good.
     AuthExpired,
+    /// Too many frames on this connection.
+    RateLimited,
     /// Something behind us does not answer.
     RetryLater,
 }
 
 impl ErrorCode {
-    pub const ALL: [Self; 5] = [Self::BadFrame, Self::TooLarge, Self::NotFound, Self::AuthExpired, Self::RetryLater];
+    pub const ALL: [Self; 10] = [
+        Self::BadFrame,
+        Self::TooLarge,
+        Self::NotFound,
+        Self::SessionClosed,
+        Self::AckOutOfRange,
+        Self::ClientMsgIdReused,
+        Self::AgentUnavailable,
+        Self::AuthExpired,
+        Self::RateLimited,
+        Self::RetryLater,
+    ];
 
     pub const fn text(self) -> Text {
         match self {
             Self::BadFrame => Text::new("This frame could not be read.", "无法识别该消息。"),
             Self::TooLarge => Text::new("A frame may have 16 KiB at most.", "单条消息不能超过 16 KiB。"),
             Self::NotFound => Text::new("There is no such thing here.", "未找到相关内容。"),
+            Self::SessionClosed => Text::new("This conversation is closed.", "会话已结束。"),
+            Self::AckOutOfRange => Text::new("There is no such message yet.", "确认的消息尚不存在。"),
+            Self::ClientMsgIdReused => {
+                Text::new("This clientMsgId belongs to another message.", "该 clientMsgId 已用于另一条消息。")
+            }
+            Self::AgentUnavailable => Text::new("This agent cannot take the conversation.", "该客服当前无法接入。"),
+            Self::RateLimited => Text::new("That was too fast. Please slow down.", "操作过于频繁，请稍后再试。"),
             Self::AuthExpired => Text::new("Please sign in again.", "登录已过期，请重新登录。"),
             Self::RetryLater => Text::new("Please try again in a moment.", "系统繁忙，请稍后重试。"),
         }
@@ -122,14 +176,25 @@ impl ErrorCode {
 
     const fn retry_after_ms(self) -> Option<u32> {
         match self {
-            Self::RetryLater => Some(1_000),
-            Self::BadFrame | Self::TooLarge | Self::NotFound | Self::AuthExpired => None,
+            Self::RateLimited | Self::RetryLater => Some(1_000),
+            Self::BadFrame
+            | Self::TooLarge
+            | Self::NotFound
+            | Self::SessionClosed
+            | Self::AckOutOfRange
+            | Self::ClientMsgIdReused
+            | Self::AgentUnavailable
+            | Self::AuthExpired => None,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use kernel::text::Language;
+
     use super::*;
 
     #[test]

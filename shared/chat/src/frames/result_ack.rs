@@ -3,10 +3,10 @@
 use kernel::ids::OrderNo;
 use serde::Deserialize;
 
-use super::{ErrorCode, ServerFrame};
-use crate::connections::Connection;
-use crate::postman::Postman;
+use super::ErrorCode;
+use crate::ids::Side;
 use crate::results::{Acknowledgement, StatusWord};
+use crate::service::{Caller, Reaction, Service};
 use crate::store::StoreError;
 
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -19,16 +19,19 @@ pub struct ResultAck {
 }
 
 impl ResultAck {
-    pub(crate) async fn handle(
-        self,
-        postman: &Postman,
-        connection: &Connection,
-    ) -> Result<Vec<ServerFrame>, StoreError> {
-        Ok(match postman.acknowledge(connection, &self.order_no, self.order_status.as_ref()).await? {
-            Acknowledgement::Marked | Acknowledgement::TooEarly => Vec::new(),
-            Acknowledgement::Unknown => {
-                vec![ServerFrame::error(ErrorCode::NotFound, connection.language)]
+    /// Agents have no orders.
+    pub(crate) async fn handle(self, service: &Service, caller: &Caller<'_>) -> Result<Reaction, StoreError> {
+        let results = service.postman().results();
+        let acknowledged = match caller.party.side {
+            Side::Agent => Acknowledgement::Unknown,
+            Side::User => {
+                let status = self.order_status.as_ref();
+                results.acknowledge(&caller.party.id, &self.order_no, status, service.now()).await?
             }
+        };
+        Ok(match acknowledged {
+            Acknowledgement::Marked | Acknowledgement::TooEarly => Reaction::silence(),
+            Acknowledgement::Unknown => caller.refuse(ErrorCode::NotFound),
         })
     }
 }

@@ -122,7 +122,7 @@ async fn post(status: u16, kind: &'static str, times: u32) -> Seen {
     let messages = unsent(&shop, 1).await;
     let order_no = messages[0].order_no.as_str();
     let connections = async || {
-        let user = buyer.id.parse().unwrap();
+        let user = chat::ids::Party::user(buyer.id.parse().unwrap());
         shop.local.connections().live(&user, millis()).await.unwrap().len()
     };
     assert_eq!(connections().await, 1);
