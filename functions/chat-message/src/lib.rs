@@ -30,10 +30,10 @@ impl FromEnv for Config {
 
 pub struct State {
     pub service: Service,
-    pub outside: Lobby,
+    pub lobby: Lobby,
 }
 
-/// What is asked of others: who a token means, and what an order is.
+/// What the chat asks of others: who a token means, and what an order is.
 pub struct Lobby {
     pub verifier: Verifier,
     pub orders: Orders,
@@ -43,14 +43,9 @@ pub struct Lobby {
 impl State {
     pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
         let config = &boot.config;
-        Ok(Self {
-            service: config.desk.open(boot)?,
-            outside: Lobby {
-                verifier: boot.verifier(&config.auth).await?,
-                orders: Orders::new(aws_sdk_dynamodb::Client::new(&boot.aws), config.orders_table.clone()),
-                clock: Clock::System,
-            },
-        })
+        let orders = Orders::new(aws_sdk_dynamodb::Client::new(&boot.aws), config.orders_table.clone());
+        let verifier = boot.verifier(&config.auth).await?;
+        Ok(Self { service: config.desk.open(boot)?, lobby: Lobby { verifier, orders, clock: Clock::System } })
     }
 }
 
@@ -69,7 +64,7 @@ pub async fn handle(state: &State, event: Event) -> Reply {
         message_id: event.message_id().unwrap_or_else(|| event.id()),
         received_at: event.request_time(),
     };
-    match state.service.receive(received, &state.outside).await {
+    match state.service.receive(received, &state.lobby).await {
         // A sender who is not known has been closed: that is how a frame after the end is taken.
         Ok(_) => Reply::Accepted,
         Err(error) => Reply::failed(&error),

@@ -1,15 +1,21 @@
 //! The chat on a DynamoDB of its own and a gateway that can misbehave, at a time that the test sets.
 
+use aws_sdk_dynamodb::config::{Credentials as AwsCredentials, SharedCredentialsProvider};
 use chat::connections::{Connection, ConnectionState, Connections, Registration};
-use chat::frames::{Credentials, ErrorCode};
-use chat::ids::ConnectionId;
-use chat::postman::{Postman, Received};
+use chat::frames::{Credentials, ErrorCode, Token};
+use chat::ids::{ConnectionId, Party, Side};
+use chat::message::Card;
+use chat::postman::Postman;
 use chat::results::ResultNotice;
+use chat::service::{Outside, Receipt, Received};
+use chat::uploads::Uploads;
+use chat::{Desk, Service, StoreError};
+use kernel::ids::{OrderNo, UserId};
 use kernel::text::{Language, Text};
 use kernel::time::{Clock, UnixMillis};
 use serde_json::Value;
 
-use crate::dynamo::{CONNECTIONS, Dynamo};
+use crate::dynamo::{CHAT, CONNECTIONS, Dynamo};
 use crate::sockets::FakeGateway;
 
 /// When the tests begin: 2026-05-28T20:26:40Z, as in the sample events.
@@ -23,6 +29,29 @@ pub struct ChatHouse {
     pub clock: Clock,
     pub connections: Connections,
     pub postman: Postman,
+    pub desk: Desk,
+    pub service: Service,
+}
+
+/// The chat's surroundings: what a token means is what the test says, and every customer has the order `SK-<customer>`.
+struct Lobby(Option<Credentials>);
+
+impl Outside for Lobby {
+    fn verify(&self, _token: &Token) -> Option<Credentials> {
+        self.0.clone()
+    }
+
+    async fn card(&self, customer: &UserId, order_no: &OrderNo) -> Result<Option<Card>, StoreError> {
+        let known = order_no.as_str() == format!("SK-{customer}");
+        Ok(known.then(|| Card {
+            order_no: order_no.clone(),
+            title: "Phone".into(),
+            qty: 1,
+            amount: 99_900,
+            currency: "CNY".into(),
+            status: "UNPAID".into(),
+        }))
+    }
 }
 
 impl ChatHouse {
@@ -31,7 +60,12 @@ impl ChatHouse {
         let clock = Clock::manual(START);
         let connections = Connections::new(dynamo.client.clone(), CONNECTIONS.to_owned());
         let postman = Postman::new(dynamo.client.clone(), CONNECTIONS.to_owned(), &gateway.client, clock.clone());
-        Self { dynamo, gateway, clock, connections, postman }
+        let desk = Desk::new(dynamo.client.clone(), CHAT.to_owned());
+        let credentials = SharedCredentialsProvider::new(AwsCredentials::new("test", "test", None, None, "test"));
+        let url = "https://images.test".parse().unwrap();
+        let uploads = Uploads::new(credentials, "us-east-1".into(), "images".into(), url);
+        let service = Service::new(postman.clone(), desk.clone(), uploads, clock.clone());
+        Self { dynamo, gateway, clock, connections, postman, desk, service }
     }
 
     pub fn now(&self) -> UnixMillis {
@@ -46,6 +80,7 @@ impl ChatHouse {
     pub fn connection(&self, id: &str, user: &str) -> Connection {
         Connection {
             connection_id: connection_id(id),
+            side: Side::User,
             user_id: user.parse().unwrap(),
             device: None,
             language: Language::En,
@@ -54,6 +89,19 @@ impl ChatHouse {
             last_ack_seq: None,
             state: ConnectionState::Connecting,
         }
+    }
+
+    /// The same of an agent.
+    pub fn agent_connection(&self, id: &str, agent: &str) -> Connection {
+        Connection { side: Side::Agent, ..self.connection(id, agent) }
+    }
+
+    /// A connection of an agent who has said that they are online.
+    pub async fn agent(&self, id: &str, agent: &str) -> Connection {
+        let connection = self.agent_connection(id, agent);
+        self.register(&connection).await;
+        assert_eq!(types(&self.say(id, r#"{"type":"status","status":"online"}"#).await)[..1], ["status"]);
+        connection
     }
 
     /// The same from a device.
@@ -82,7 +130,7 @@ impl ChatHouse {
 
     /// Sends an `auth` frame whose token means `credentials`.
     pub async fn renew(&self, id: &str, user: &str, expires_at: UnixMillis) -> Vec<Value> {
-        let credentials = Credentials { user_id: user.parse().unwrap(), expires_at };
+        let credentials = Credentials { party: Party::user(user.parse().unwrap()), expires_at };
         self.receive(id, Ok(r#"{"type":"auth","token":"t"}"#), Some(credentials)).await.1
     }
 
@@ -91,9 +139,23 @@ impl ChatHouse {
         id: &str,
         frame: Result<&str, ErrorCode>,
         credentials: Option<Credentials>,
-    ) -> (Received, Vec<Value>) {
-        let received = self.postman.receive(&connection_id(id), frame, |_| credentials).await.unwrap();
-        (received, self.gateway.take_frames(id))
+    ) -> (Receipt, Vec<Value>) {
+        self.receive_as(id, frame, "m1", credentials).await
+    }
+
+    /// As [`ChatHouse::receive`], with the gateway's name for the frame.
+    pub async fn receive_as(
+        &self,
+        id: &str,
+        frame: Result<&str, ErrorCode>,
+        message_id: &str,
+        credentials: Option<Credentials>,
+    ) -> (Receipt, Vec<Value>) {
+        let connection_id = connection_id(id);
+        let received =
+            Received { connection_id: &connection_id, text: frame, message_id, received_at: self.now() };
+        let receipt = self.service.receive(received, &Lobby(credentials)).await.unwrap();
+        (receipt, self.gateway.take_frames(id))
     }
 
     /// The keys of all rows, as `pk sk`, in order.

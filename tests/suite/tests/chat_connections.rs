@@ -18,10 +18,10 @@ async fn a_connection_is_two_rows_and_is_reached_only_after_its_first_frame() {
         assert_eq!(row["ttl"].as_n().unwrap(), &ttl.to_string(), "epoch seconds, 2 h 10 min on");
     }
     assert_eq!(house.connections.find(&connection_id("c1="), house.now()).await.unwrap(), Some(connection.clone()));
-    assert_eq!(house.connections.live(&connection.user_id, house.now()).await.unwrap(), []);
+    assert_eq!(house.connections.live(&connection.party(), house.now()).await.unwrap(), []);
 
-    assert!(house.connections.go_live(&connection).await.unwrap());
-    let live = house.connections.live(&connection.user_id, house.now()).await.unwrap();
+    assert!(house.connections.go_live(&connection).await.unwrap().is_some());
+    let live = house.connections.live(&connection.party(), house.now()).await.unwrap();
     assert_eq!(live.len(), 1);
     assert_eq!((live[0].state, &live[0].device), (ConnectionState::Live, &connection.device));
     assert_eq!(
@@ -44,7 +44,7 @@ async fn disconnect_leaves_no_row_and_a_late_frame_brings_none_back() {
     assert_eq!(house.keys().await, [""; 0]);
 
     // A frame that was looked up before the end, and acts after it.
-    assert!(!house.connections.go_live(&spoke).await.unwrap());
+    assert_eq!(house.connections.go_live(&spoke).await.unwrap(), None);
     house.connections.renew(&spoke, spoke.expires_at.plus_secs(60)).await.unwrap();
     assert_eq!(house.keys().await, [""; 0]);
 
@@ -66,8 +66,8 @@ async fn disconnect_before_connect_has_finished_keeps_it_from_being_stored() {
     let registration = house.connections.register(&connection, house.now()).await.unwrap();
     assert_eq!(registration, Registration::AlreadyEnded);
     assert_eq!(house.connections.find(&connection.connection_id, house.now()).await.unwrap(), None);
-    assert!(!house.connections.go_live(&connection).await.unwrap());
-    assert_eq!(house.connections.live(&connection.user_id, house.now()).await.unwrap(), []);
+    assert_eq!(house.connections.go_live(&connection).await.unwrap(), None);
+    assert_eq!(house.connections.live(&connection.party(), house.now()).await.unwrap(), []);
 
     // What is left is a mark, without a user, that ends by itself.
     let rows = house.dynamo.rows(CONNECTIONS).await;
@@ -109,7 +109,7 @@ async fn a_new_socket_takes_the_place_of_the_older_one_of_its_device_and_never_t
     let old = house.connection_from("old", "u1", "phone");
     for connection in [&other_device, &other_user, &no_device, &old] {
         house.register(connection).await;
-        assert!(house.connections.go_live(connection).await.unwrap());
+        assert!(house.connections.go_live(connection).await.unwrap().is_some());
     }
     house.pass_secs(5);
     let silent = house.connection_from("silent", "u1", "phone");
@@ -119,11 +119,11 @@ async fn a_new_socket_takes_the_place_of_the_older_one_of_its_device_and_never_t
     house.register(&new).await;
 
     // The late first frame of an older socket: it goes live, and the newer one stays.
-    assert!(house.connections.go_live(&silent).await.unwrap());
+    assert!(house.connections.go_live(&silent).await.unwrap().is_some());
     assert_eq!(live_ids(&house.connections, &house, "u1").await, ["page", "silent", "tablet"]);
     assert!(house.connections.find(&new.connection_id, house.now()).await.unwrap().is_some());
 
-    assert!(house.connections.go_live(&new).await.unwrap());
+    assert!(house.connections.go_live(&new).await.unwrap().is_some());
     assert_eq!(live_ids(&house.connections, &house, "u1").await, ["new", "page", "tablet"]);
     assert_eq!(live_ids(&house.connections, &house, "u2").await, ["foreign"]);
 
@@ -134,7 +134,7 @@ async fn a_new_socket_takes_the_place_of_the_older_one_of_its_device_and_never_t
     assert_eq!(house.gateway.closed(), ["old", "silent"]);
     assert_eq!(live_ids(&house.connections, &house, "u1").await, ["new", "page", "tablet"]);
     // A page without a device never replaces another.
-    assert!(house.connections.go_live(&no_device).await.unwrap());
+    assert!(house.connections.go_live(&no_device).await.unwrap().is_some());
     assert_eq!(live_ids(&house.connections, &house, "u1").await, ["new", "page", "tablet"]);
 }
 
@@ -187,7 +187,7 @@ async fn rows_whose_time_is_up_do_not_count_though_the_table_still_has_them() {
 }
 
 async fn live_ids(connections: &Connections, house: &ChatHouse, user: &str) -> Vec<String> {
-    let live = connections.live(&user.parse().unwrap(), house.now()).await.unwrap();
+    let live = connections.live(&Party::user(user.parse().unwrap()), house.now()).await.unwrap();
     let mut ids: Vec<_> = live.into_iter().map(|connection| connection.connection_id.to_string()).collect();
     ids.sort();
     ids

@@ -2,7 +2,7 @@
 
 use chat::Postman;
 use chat::frames::ErrorCode;
-use chat::postman::Received;
+use chat::service::Receipt;
 use serde_json::json;
 use suite::chat_house::{ChatHouse, TOKEN_SECS, connection_id, results, types};
 
@@ -87,7 +87,7 @@ async fn a_token_that_was_overtaken_by_a_newer_one_shortens_nothing() {
 async fn a_sender_who_is_not_known_is_closed() {
     let house = ChatHouse::open().await;
     let (received, answers) = house.receive("stranger", Ok(PING), None).await;
-    assert_eq!((received, answers.len()), (Received::UnknownConnection, 0));
+    assert_eq!((received, answers.len()), (Receipt::UnknownConnection, 0));
     assert_eq!(house.gateway.closed(), ["stranger"]);
     assert_eq!(house.keys().await, [""; 0]);
 }
