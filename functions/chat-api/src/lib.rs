@@ -33,10 +33,10 @@ impl FromEnv for Config {
 }
 
 pub struct State {
-    service: Service,
-    tickets: Tickets,
-    verifier: Verifier,
-    clock: Clock,
+    pub service: Service,
+    pub tickets: Tickets,
+    pub verifier: Verifier,
+    pub clock: Clock,
 }
 
 impl State {
