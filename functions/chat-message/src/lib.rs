@@ -83,10 +83,11 @@ impl Outside for Lobby {
     }
 
     async fn card(&self, customer: &UserId, order_no: &OrderNo) -> Result<Option<Card>, StoreError> {
-        let order = self.orders.get(order_no).await.map_err(|error| StoreError::Unavailable {
-            operation: "GetItem",
-            source: Box::new(error),
-        })?;
+        let order = self
+            .orders
+            .get(order_no)
+            .await
+            .map_err(|error| StoreError::Unavailable { operation: "GetItem", source: Box::new(error) })?;
         Ok(order.filter(|order| order.user_id == *customer).map(|order| Card {
             order_no: order.order_no,
             title: order.terms.title,

@@ -63,7 +63,8 @@ impl Rows {
             let Stored { seq } = parse(row)?;
             self.names.push((pk, name.to_owned(), seq));
         } else if let Some(session) = pk.strip_prefix("S#") {
-            let session: SessionId = session.to_owned().try_into().map_err(|_| StoreError::Contended { operation: "audit" })?;
+            let session: SessionId =
+                session.to_owned().try_into().map_err(|_| StoreError::Contended { operation: "audit" })?;
             let sorted = Sorted::from_rows(vec![row])?;
             self.sessions.extend(sorted.sessions.into_iter().map(|(id, known)| (id, known.session)));
             self.messages.entry(session.clone()).or_default().extend(sorted.messages);
@@ -86,7 +87,11 @@ impl Rows {
             for message in messages {
                 let Some(name) = &message.client_msg_id else { continue };
                 if !seen.insert((format!("{:?}", message.from), name.as_str())) {
-                    found.push(format!("session {session_id}: {} of {:?} is stored twice", name.as_str(), message.from));
+                    found.push(format!(
+                        "session {session_id}: {} of {:?} is stored twice",
+                        name.as_str(),
+                        message.from
+                    ));
                 }
             }
         }
@@ -97,7 +102,8 @@ impl Rows {
                 found.push(format!("session {session_id}: {name} names no message"));
                 continue;
             };
-            let messages = self.messages.iter().find(|(known, _)| known.as_str() == session_id).map(|(_, messages)| messages);
+            let messages =
+                self.messages.iter().find(|(known, _)| known.as_str() == session_id).map(|(_, messages)| messages);
             let message = messages.into_iter().flatten().find(|message| message.seq.get() == *seq);
             let is_it = message.is_some_and(|message| {
                 let by = match &message.from {
@@ -105,7 +111,8 @@ impl Rows {
                     Sender::Agent(agent) => ("agent", agent.as_str()),
                     Sender::System => ("system", ""),
                 };
-                let named = message.client_msg_id.as_ref().map_or(kind == "g", |name| kind == "c" && name.as_str() == id);
+                let named =
+                    message.client_msg_id.as_ref().map_or(kind == "g", |name| kind == "c" && name.as_str() == id);
                 by == (side, sender) && named
             });
             if !is_it {
@@ -120,7 +127,10 @@ impl Rows {
                 let messages = self.messages.get(session_id).into_iter().flatten();
                 let at = messages.filter(|message| message.seq == cursor.last_seq).map(|message| message.counts).next();
                 if cursor.last_seq > Seq::ZERO && at != Some(cursor.counts) {
-                    found.push(format!("session {session_id}: a cursor at {} counts otherwise than the message", cursor.last_seq));
+                    found.push(format!(
+                        "session {session_id}: a cursor at {} counts otherwise than the message",
+                        cursor.last_seq
+                    ));
                 }
             }
         }
@@ -138,7 +148,9 @@ impl Rows {
                 .collect();
             let expected: Vec<&UserId> = session.agent_id.iter().collect();
             if holders != expected {
-                found.push(format!("session {session_id}: its agent is {expected:?}, and among the sessions of {holders:?}"));
+                found.push(format!(
+                    "session {session_id}: its agent is {expected:?}, and among the sessions of {holders:?}"
+                ));
             }
             if (session.status == SessionStatus::Open) != session.agent_id.is_some() {
                 found.push(format!("session {session_id}: {:?} with the agent {:?}", session.status, session.agent_id));
@@ -167,7 +179,8 @@ impl Rows {
         let users: BTreeSet<&String> = active.keys().chain(self.pointers.keys()).collect();
         for user in users {
             let sessions = active.get(user).cloned().unwrap_or_default();
-            let pointer: Vec<_> = self.pointers.get(user).and_then(|pointer| pointer.active.as_ref()).into_iter().collect();
+            let pointer: Vec<_> =
+                self.pointers.get(user).and_then(|pointer| pointer.active.as_ref()).into_iter().collect();
             if sessions != pointer {
                 found.push(format!("{user}: not closed are {sessions:?}, the pointer says {pointer:?}"));
             }
@@ -188,7 +201,10 @@ fn judge_messages(session: &Session, messages: &[Message], found: &mut Vec<Strin
     for message in &messages {
         counts = counts.with(&message.from);
         if message.counts != counts {
-            found.push(format!("session {session_id}: message {} counts {:?}, not {counts:?}", message.seq, message.counts));
+            found.push(format!(
+                "session {session_id}: message {} counts {:?}, not {counts:?}",
+                message.seq, message.counts
+            ));
         }
     }
     if session.counts != counts {

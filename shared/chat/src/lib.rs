@@ -5,10 +5,11 @@
 //! gateway then costs time, never a message.
 //!
 //! Reading order: [`connections`] (who is connected) and [`results`] (what must arrive), both rows of one table; [`gateway`]
-//! (the way to one socket); [`postman`], which joins the three; [`tickets`] and [`greetings`] (how a socket begins). Then the customer service: [`message`] and [`session`] (what is
-//! said, and the rules by which a session changes; no IO), [`desk`] (their rows, and who serves whom), [`service`] (frames in,
-//! answers and news out), [`frames`], one file per frame that a client may send; [`uploads`]
-//! (images); [`audit`], the oracle.
+//! (the way to one socket); [`postman`], which joins the three; [`tickets`] and [`greetings`] (how a socket begins). Then the
+//! customer service: [`message`] and [`session`] (what is said, and the rules by which a session changes; no IO), [`desk`]
+//! (their rows, and who serves whom), [`service`] (frames in, answers and news out), [`frames`], one file per frame that a
+//! client may send; [`uploads`] (images); [`audit`],
+//! the oracle.
 //!
 //! This crate knows no sale: a result is a number, two words and a text, and an order is what a card shows of it.
 

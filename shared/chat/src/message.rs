@@ -97,13 +97,19 @@ pub struct Card {
 #[serde(tag = "event", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum Note {
     /// An agent takes it.
-    Joined { agent_id: UserId },
+    Joined {
+        agent_id: UserId,
+    },
     /// It goes from one agent to another.
-    Transferred { agent_id: UserId },
+    Transferred {
+        agent_id: UserId,
+    },
     /// Its agent is gone and nobody is free: it waits again.
     Requeued,
     Reopened,
-    Closed { by: Side },
+    Closed {
+        by: Side,
+    },
     /// Closed, since nobody had said anything for long.
     Expired,
 }
@@ -197,7 +203,9 @@ impl Note {
             Self::Transferred { .. } => Text::new("Another agent has taken over.", "已转接其他客服。"),
             Self::Requeued => Text::new("Waiting for the next free agent.", "正在等待空闲客服。"),
             Self::Reopened => Text::new("The conversation was reopened.", "会话已重新打开。"),
-            Self::Closed { by: Side::User } => Text::new("The customer has closed the conversation.", "用户已结束会话。"),
+            Self::Closed { by: Side::User } => {
+                Text::new("The customer has closed the conversation.", "用户已结束会话。")
+            }
             Self::Closed { by: Side::Agent } => Text::new("The agent has closed the conversation.", "客服已结束会话。"),
             Self::Expired => {
                 Text::new("The conversation was closed after a long silence.", "会话长时间无消息，已自动结束。")
@@ -287,7 +295,8 @@ mod tests {
 
     #[test]
     fn a_text_is_what_a_reader_can_read() {
-        for good in ["你好", " hi\n\tthere\r\n", "👩‍👩‍👧", "e\u{301}", "\u{202e}x", &"字".repeat(MAX_TEXT_CHARS)] {
+        for good in ["你好", " hi\n\tthere\r\n", "👩‍👩‍👧", "e\u{301}", "\u{202e}x", &"字".repeat(MAX_TEXT_CHARS)]
+        {
             assert_eq!(text(good).map(String::from), Ok(good.to_owned()));
         }
         for bad in ["", " \n", "a\0b", "\u{7}", "\u{1b}[2J", "\u{85}", &"字".repeat(MAX_TEXT_CHARS + 1)] {

@@ -592,13 +592,8 @@ impl Service {
     pub async fn leave(&self, agent: &Agent) -> u32 {
         let mut news = Vec::new();
         for session_id in &agent.sessions {
-            let moved = self.desk.move_on(
-                session_id,
-                &agent.agent_id,
-                &Destination::Anybody,
-                Reason::Absence,
-                self.now(),
-            );
+            let moved =
+                self.desk.move_on(session_id, &agent.agent_id, &Destination::Anybody, Reason::Absence, self.now());
             match moved.await {
                 Ok(Moved::Moved(step)) => news.push(News::changed(*step, Some(agent.agent_id.clone()))),
                 Ok(Moved::NotTheirs(_) | Moved::NobodyThere(_)) => {}
@@ -635,9 +630,7 @@ impl Service {
         let sessions = self.desk.sessions(open.chain(&waiting)).await?;
         let is_idle = |session: &Session, now: UnixMillis| match session.status {
             SessionStatus::Open => session.last_time.plus_secs(IDLE_SECS) <= now,
-            SessionStatus::Waiting => {
-                session.last_time.max(session.waiting_since).plus_secs(WAITING_SECS) <= now
-            }
+            SessionStatus::Waiting => session.last_time.max(session.waiting_since).plus_secs(WAITING_SECS) <= now,
             SessionStatus::Closed => false,
         };
         let mut expired = 0;

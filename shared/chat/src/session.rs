@@ -134,8 +134,8 @@ impl Session {
         client_msg_id: Option<ClientMsgId>,
         now: UnixMillis,
     ) -> Result<Step, Silence> {
-        let was_theirs = self.has_member(party)
-            || (party.side == Side::Agent && Some(&party.id) == self.last_agent_id.as_ref());
+        let was_theirs =
+            self.has_member(party) || (party.side == Side::Agent && Some(&party.id) == self.last_agent_id.as_ref());
         match self.status {
             SessionStatus::Closed if was_theirs => Err(Silence::Closed),
             _ if !self.has_member(party) => Err(Silence::NotAMember),
@@ -203,8 +203,7 @@ impl Session {
         // Clocks of two environments differ; times within a session do not go back.
         let at = now.max(self.last_time);
         let session = Self { seq, counts, last_message: Some(body.preview()), last_time: at, ..self.clone() };
-        let message =
-            Message { session_id: self.session_id.clone(), seq, from, body, client_msg_id: None, counts, at };
+        let message = Message { session_id: self.session_id.clone(), seq, from, body, client_msg_id: None, counts, at };
         Step { session, message }
     }
 

@@ -91,7 +91,7 @@ impl Tickets {
 
     /// A new ticket, and until when it is good.
     pub async fn issue(&self, holder: &Holder, now: UnixMillis) -> Result<(Ticket, UnixMillis), StoreError> {
-        let ticket = Ticket::random().map_err(unavailable("getrandom"))?;
+        let ticket = Ticket::random()?;
         let expires_at = now.plus_secs(LIFETIME_SECS).min(holder.expires_at);
         let Holder { party, expires_at: token_expires_at } = holder.clone();
         let row = Row { side: party.side, id: party.id, token_expires_at, expires_at };
@@ -135,7 +135,8 @@ mod tests {
         assert_eq!(Ticket::parse(one.expose()), Some(one.clone()));
         assert!(!format!("{one:?}").contains(one.expose()));
         let long = "a".repeat(TICKET_CHARS);
-        for bad in ["", "a", &long[1..], &format!("{long}a"), &long.replacen('a', "#", 1), &long.replacen('a', "=", 1)] {
+        for bad in ["", "a", &long[1..], &format!("{long}a"), &long.replacen('a', "#", 1), &long.replacen('a', "=", 1)]
+        {
             assert_eq!(Ticket::parse(bad), None, "{bad}");
         }
     }

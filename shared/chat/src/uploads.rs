@@ -135,7 +135,9 @@ impl Uploads {
     /// Links to images, good for [`LINK_SECS`]. Never an error: a link that cannot be made is empty, and a later reading has it.
     pub async fn links(&self, keys: impl IntoIterator<Item = &ImageKey>, now: UnixMillis) -> Links {
         match self.signer(now).await {
-            Ok(signer) => Links(keys.into_iter().map(|key| (key.clone(), signer.link(key.as_str(), LINK_SECS))).collect()),
+            Ok(signer) => {
+                Links(keys.into_iter().map(|key| (key.clone(), signer.link(key.as_str(), LINK_SECS))).collect())
+            }
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "images are shown without a link");
                 Links::default()
@@ -255,7 +257,12 @@ mod tests {
             None,
             "test",
         );
-        Uploads::new(SharedCredentialsProvider::new(credentials), "us-east-1".into(), bucket.into(), url.parse().unwrap())
+        Uploads::new(
+            SharedCredentialsProvider::new(credentials),
+            "us-east-1".into(),
+            bucket.into(),
+            url.parse().unwrap(),
+        )
     }
 
     const KEY: &str = "s1/00112233445566778899aabbccddeeff.png";

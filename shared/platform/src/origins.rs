@@ -62,9 +62,7 @@ impl Allowed {
     fn names(&self, origin: &str) -> bool {
         match self {
             Self::Any => true,
-            Self::Scheme(scheme) => {
-                origin.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-            }
+            Self::Scheme(scheme) => origin.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)),
             Self::One(one) => one.eq_ignore_ascii_case(origin),
         }
     }
@@ -100,12 +98,23 @@ mod tests {
         assert!(any.allow(None) && any.allow(Some("null")) && any.allow(Some("https://shop.example")));
         let secure: Origins = "https://*".parse().unwrap();
         assert!(secure.allow(Some("https://shop.example")));
-        assert!(!secure.allow(Some("http://shop.example")) && !secure.allow(Some("null")) && !secure.allow(Some("https:")));
+        assert!(
+            !secure.allow(Some("http://shop.example")) && !secure.allow(Some("null")) && !secure.allow(Some("https:"))
+        );
     }
 
     #[test]
     fn what_would_never_be_met_is_a_mistake() {
-        for bad in ["", ",", "https://a.example,", "shop.example", "https://", "://a", "https://a.example/", "https://*.a.example"] {
+        for bad in [
+            "",
+            ",",
+            "https://a.example,",
+            "shop.example",
+            "https://",
+            "://a",
+            "https://a.example/",
+            "https://*.a.example",
+        ] {
             assert_eq!(bad.parse::<Origins>(), Err(OriginsError), "{bad}");
         }
         let many = vec!["https://a.example"; MAX_ORIGINS + 1].join(",");

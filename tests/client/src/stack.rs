@@ -53,6 +53,7 @@ pub struct Tables {
     pub offers: String,
     pub payments: String,
     pub connections: String,
+    pub chat: String,
 }
 
 /// Queue URLs.
@@ -121,7 +122,7 @@ mod tests {
         "adminToken": "canary-admin", "payProviderUrl": "http://127.0.0.1:4577", "payNotifySecret": "canary-pay", "merchantId": "m1",
         "jwt": {"kid": "local", "secret": "canary-key", "iss": "https://hotcake.local", "aud": "hotcake", "adminAud": "hotcake-admin"},
         "redisUrl": "redis://127.0.0.1:6477", "awsEndpoint": "http://127.0.0.1:4566",
-        "tables": {"orders": "o", "offers": "f", "payments": "p", "connections": "c"},
+        "tables": {"orders": "o", "offers": "f", "payments": "p", "connections": "c", "chat": "h"},
         "queues": {"orders": "http://q", "dlq": "http://d", "reminders": "http://r"}, "functions": {"buy": "local-buy"},
         "eventBus": "events"
     }"#;

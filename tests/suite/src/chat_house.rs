@@ -61,11 +61,13 @@ impl ChatHouse {
         let connections = Connections::new(dynamo.client.clone(), CONNECTIONS.to_owned());
         let postman = Postman::new(dynamo.client.clone(), CONNECTIONS.to_owned(), &gateway.client, clock.clone());
         let desk = Desk::new(dynamo.client.clone(), CHAT.to_owned());
-        let credentials = SharedCredentialsProvider::new(AwsCredentials::new("test", "test", None, None, "test"));
-        let url = "https://images.test".parse().unwrap();
-        let uploads = Uploads::new(credentials, "us-east-1".into(), "images".into(), url);
-        let service = Service::new(postman.clone(), desk.clone(), uploads, clock.clone());
+        let service = Service::new(postman.clone(), desk.clone(), uploads(), clock.clone());
         Self { dynamo, gateway, clock, connections, postman, desk, service }
+    }
+
+    /// The customer service as another environment has it.
+    pub fn another_service(&self) -> Service {
+        Service::new(self.postman.clone(), self.desk.clone(), uploads(), self.clock.clone())
     }
 
     pub fn now(&self) -> UnixMillis {
@@ -152,8 +154,7 @@ impl ChatHouse {
         credentials: Option<Credentials>,
     ) -> (Receipt, Vec<Value>) {
         let connection_id = connection_id(id);
-        let received =
-            Received { connection_id: &connection_id, text: frame, message_id, received_at: self.now() };
+        let received = Received { connection_id: &connection_id, text: frame, message_id, received_at: self.now() };
         let receipt = self.service.receive(received, &Lobby(credentials)).await.unwrap();
         (receipt, self.gateway.take_frames(id))
     }
@@ -179,6 +180,13 @@ impl ChatHouse {
             decided_at: self.now(),
         }
     }
+}
+
+/// A bucket that nobody asks.
+fn uploads() -> Uploads {
+    let credentials = SharedCredentialsProvider::new(AwsCredentials::new("test", "test", None, None, "test"));
+    let url = "https://images.test".parse().unwrap();
+    Uploads::new(credentials, "us-east-1".into(), "images".into(), url)
 }
 
 pub fn connection_id(id: &str) -> ConnectionId {

@@ -1,4 +1,4 @@
-//! The three functions of the socket, by their sample events and by what a gateway may send besides.
+//! The functions of the socket, by their sample events and by what a gateway may send besides.
 #![allow(clippy::unwrap_used, reason = "a test file: its helpers fail the test too")]
 
 use std::fs;
@@ -6,13 +6,20 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use chat::greetings::Greeting;
+use chat::ids::{Party, Seq, Side};
+use chat::tickets::{Holder, LIFETIME_SECS, Ticket, Tickets};
 use client::{Jwt, Role, Secret as ClientSecret, TokenBuilder};
 use kernel::text::Language;
 use platform::auth::{AuthConfig, Verifier};
 use platform::secrets::Secret;
+use platform::sqs::{Batch, Disposition, Message};
 use platform::ws::{Event, Reply};
+use sale::store::Orders;
 use serde_json::{Value, json};
 use suite::chat_house::{ChatHouse, START, connection_id, results, types};
+use suite::dynamo::{CONNECTIONS, ORDERS};
+use suite::queue::{TestQueue, TestSqs};
 use suite::sockets::Answer;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -24,6 +31,8 @@ const SAMPLE: (&str, &str) = ("L0SM9cOFvHcCIhw=", "u1001");
 /// A house with the functions in it.
 struct Functions {
     house: ChatHouse,
+    greetings: TestQueue,
+    _sqs: TestSqs,
     connect: chat_connect::State,
     message: chat_message::State,
     disconnect: chat_disconnect::State,
@@ -31,21 +40,35 @@ struct Functions {
 
 impl Functions {
     async fn open() -> Self {
-        let house = ChatHouse::open().await;
+        let (house, sqs) = tokio::join!(ChatHouse::open(), TestSqs::start());
+        let greetings = sqs.queue("greetings");
         let connect = chat_connect::State {
             connections: house.connections.clone(),
+            tickets: Tickets::new(house.dynamo.client.clone(), CONNECTIONS.to_owned()),
+            greetings: greetings.greetings(),
             verifier: verifier(),
             allow_token_in_query: true,
+            allowed_origins: "*".parse().unwrap(),
             clock: house.clock.clone(),
         };
-        let message =
-            chat_message::State { postman: house.postman.clone(), verifier: verifier(), clock: house.clock.clone() };
+        let orders = Orders::new(house.dynamo.client.clone(), ORDERS.to_owned());
+        let message = chat_message::State {
+            service: house.another_service(),
+            lobby: chat_message::Lobby { verifier: verifier(), orders, clock: house.clock.clone() },
+        };
         let disconnect = chat_disconnect::State { connections: house.connections.clone(), clock: house.clock.clone() };
-        Self { house, connect, message, disconnect }
+        Self { house, greetings, _sqs: sqs, connect, message, disconnect }
     }
 
     async fn connect(&self, event: Value) -> Reply {
         chat_connect::handle(&self.connect, parsed(event)).await
+    }
+
+    /// A ticket got now, with a token that is good for `token_secs`.
+    async fn ticket(&self, party: Party, token_secs: i64) -> Ticket {
+        let now = self.house.now();
+        let holder = Holder { party, expires_at: now.plus_secs(token_secs) };
+        self.connect.tickets.issue(&holder, now).await.unwrap().0
     }
 
     /// The frames that a frame is answered with.
@@ -168,9 +191,10 @@ async fn a_handshake_says_who_where_and_in_which_language() {
     let connection = house.connections.find(&connection_id("c1"), house.now()).await.unwrap().unwrap();
     assert_eq!(connection.user_id.as_str(), "u1");
     assert_eq!(connection.device.map(String::from).as_deref(), Some("phone-1"));
-    assert_eq!(connection.last_ack_seq, Some(12));
+    assert_eq!((connection.side, connection.last_ack_seq), (Side::User, Some(Seq::new(12))));
     assert_eq!(connection.language, Language::Zh);
-    assert_eq!((connection.connected_at, connection.expires_at), (START, START.plus_secs(3_600)));
+    // With the leeway for clocks that differ, as over HTTP.
+    assert_eq!((connection.connected_at, connection.expires_at), (START, START.plus_secs(3_630)));
 
     let answers = functions.message(frame("c1", "hello")).await;
     assert_eq!(answers, [json!({"type": "error", "code": "BAD_FRAME", "message": "无法识别该消息。"})]);
@@ -178,6 +202,96 @@ async fn a_handshake_says_who_where_and_in_which_language() {
     // Empty is absent.
     let query = json!({"token": token("u1").sign().unwrap().text(), "device": "", "last_ack_seq": ""});
     assert_eq!(functions.connect(handshake("c2", query)).await, Reply::Accepted);
+}
+
+/// C24.
+#[tokio::test]
+async fn a_ticket_opens_one_socket_within_half_a_minute() {
+    let functions = Functions::open().await;
+    let house = &functions.house;
+    let user = || Party::user("u1".parse().unwrap());
+    let with = |id: &str, ticket: &Ticket| handshake(id, json!({"ticket": ticket.expose()}));
+
+    let ticket = functions.ticket(Party::agent("g1".parse().unwrap()), 600).await;
+    assert_eq!(functions.connect(with("c1", &ticket)).await, Reply::Accepted);
+    let found = house.connections.find(&connection_id("c1"), house.now()).await.unwrap().unwrap();
+    assert_eq!((found.side, found.user_id.as_str()), (Side::Agent, "g1"));
+    assert_eq!(found.expires_at, START.plus_secs(600), "as the token it was got with");
+    assert_eq!(functions.connect(with("c2", &ticket)).await, Reply::Unauthenticated, "used");
+
+    let (at_the_end, too_late) = (functions.ticket(user(), 600).await, functions.ticket(user(), 600).await);
+    let cut_short = functions.ticket(user(), 10).await;
+    house.clock.advance_millis(LIFETIME_SECS * 1_000 - 1);
+    assert_eq!(functions.connect(with("c3", &at_the_end)).await, Reply::Accepted);
+    assert_eq!(functions.connect(with("c4", &cut_short)).await, Reply::Unauthenticated, "its token has run out");
+    house.clock.advance_millis(1);
+    assert_eq!(functions.connect(with("c5", &too_late)).await, Reply::Unauthenticated);
+
+    // Whatever else is wrong is found before the ticket is used up; a good token does not make up for a bad ticket.
+    let ticket = functions.ticket(user(), 600).await;
+    let malformed = handshake("c6", json!({"ticket": ticket.expose(), "last_ack_seq": "x"}));
+    assert_eq!(functions.connect(malformed).await, Reply::Malformed);
+    assert_eq!(functions.connect(with("c6", &ticket)).await, Reply::Accepted);
+    let both = json!({"ticket": ticket.expose(), "token": token("u1").sign().unwrap().text()});
+    assert_eq!(functions.connect(handshake("c7", both)).await, Reply::Unauthenticated);
+    for bad in ["", "x", "a#b"] {
+        assert_eq!(functions.connect(handshake("c8", json!({"ticket": bad}))).await, Reply::Unauthenticated, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn of_two_handshakes_at_once_with_one_ticket_one_is_let_in() {
+    let functions = Functions::open().await;
+    let ticket = functions.ticket(Party::user("u1".parse().unwrap()), 600).await;
+    let with = |id: &str| functions.connect(handshake(id, json!({"ticket": ticket.expose()})));
+    let (a, b, c) = tokio::join!(with("c1"), with("c2"), with("c3"));
+    let accepted = [a, b, c].into_iter().filter(|reply| *reply == Reply::Accepted).count();
+    assert_eq!((accepted, functions.house.keys().await.len()), (1, 2));
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_are_kept_out() {
+    let mut functions = Functions::open().await;
+    functions.connect.allowed_origins = "https://shop.example".parse().unwrap();
+    let from = |id: &str, origin: Option<&str>| {
+        let mut event = handshake(id, json!({"token": token("u1").sign().unwrap().text()}));
+        match origin {
+            Some(origin) => event["headers"]["Origin"] = origin.into(),
+            None => drop(event["headers"].as_object_mut().unwrap().remove("Origin")),
+        }
+        event
+    };
+    assert_eq!(functions.connect(from("c1", Some("https://evil.example"))).await, Reply::Forbidden);
+    assert_eq!(functions.house.keys().await, [""; 0]);
+    assert_eq!(functions.connect(from("c1", Some("https://shop.example"))).await, Reply::Accepted);
+    assert_eq!(functions.connect(from("c2", None)).await, Reply::Accepted, "no browser");
+}
+
+#[tokio::test]
+async fn a_new_connection_is_greeted_in_a_moment() {
+    let functions = Functions::open().await;
+    let house = &functions.house;
+    let query = json!({"token": token("u1").sign().unwrap().text()});
+    assert_eq!(functions.connect(handshake("c1", query)).await, Reply::Accepted);
+    house.postman.deliver(&[house.notice("u1", "SK1", "UNPAID")]).await.unwrap();
+    assert_eq!(house.gateway.take_frames("c1"), [json!(null); 0], "nobody can write to it yet");
+    let greetings = functions.greetings.take_bodies();
+    assert_eq!(greetings, [(r#"{"connectionId":"c1"}"#.to_owned(), 2)]);
+
+    // It has said nothing: it is live from now on, and gets what `sync` would bring.
+    let greet = chat_greet::State { service: house.another_service() };
+    let record = json!({"messageId": "m1", "body": greetings[0].0});
+    let batch = || greeted(&record);
+    assert_eq!(chat_greet::handle(&greet, batch()).await, [Disposition::Done]);
+    assert_eq!(results(&house.gateway.take_frames("c1")), ["SK1 UNPAID"]);
+    assert_eq!(chat_greet::handle(&greet, batch()).await, [Disposition::Done], "twice");
+    assert_eq!(house.gateway.take_frames("c1"), [json!(null); 0]);
+}
+
+fn greeted(record: &Value) -> Batch<Greeting> {
+    let body = serde_json::from_str(record["body"].as_str().unwrap()).unwrap();
+    let message = Message { id: record["messageId"].as_str().unwrap().to_owned(), body };
+    Batch { messages: vec![message], deadline: START.plus_secs(10) }
 }
 
 /// P38, on `$connect` and in the `auth` frame.
@@ -253,12 +367,16 @@ async fn frames_are_bounded() {
 async fn a_token_renews_the_connection_in_place() {
     let functions = Functions::open().await;
     let house = &functions.house;
-    house.live("c1", "u1").await;
-    house.pass_secs(3_600);
+    let query = json!({"token": token("u1").sign().unwrap().text()});
+    assert_eq!(functions.connect(handshake("c1", query)).await, Reply::Accepted);
+    // Up to the moment from which it would be refused over HTTP too.
+    house.pass_secs(3_629);
+    assert_eq!(types(&functions.message(frame("c1", r#"{"type":"ping"}"#)).await), ["pong"]);
+    house.pass_secs(1);
     assert_eq!(types(&functions.message(frame("c1", r#"{"type":"ping"}"#)).await), ["AUTH_EXPIRED"]);
     let auth = |token: &client::Token| json!({"type": "auth", "token": token.text()}).to_string();
 
-    // The verifier still takes a token that has just expired; it renews nothing.
+    // The same one again.
     assert_eq!(types(&functions.message(frame("c1", &auth(&token("u1").sign().unwrap()))).await), ["AUTH_EXPIRED"]);
     let admin = token("u1").claim("role", "admin").claim("aud", "hotcake-admin").claim("exp", house.now().secs() + 60);
     assert_eq!(types(&functions.message(frame("c1", &auth(&admin.sign().unwrap()))).await), ["AUTH_EXPIRED"]);
@@ -297,9 +415,13 @@ async fn no_token_and_no_frame_is_in_the_log() {
     let functions = Functions::open().await;
     let good = token("u1").claim("note", "canary").sign().unwrap();
     let bad = token("u1").secret("canary canary canary canary canary canary").sign().unwrap();
-    for query in
-        [json!({"token": good.text()}), json!({"token": bad.text()}), json!({"token": "canary", "device": "canary#"})]
-    {
+    for query in [
+        json!({"token": good.text()}),
+        json!({"token": bad.text()}),
+        json!({"token": "canary", "device": "canary#"}),
+        json!({"ticket": "canary"}),
+        json!({"ticket": format!("{:a<43}", "canary")}),
+    ] {
         functions.connect(handshake("c1", query)).await;
     }
     functions.house.gateway.next("c1", [Answer::Status(403)]);

@@ -28,8 +28,7 @@ const SWEEP_EVERY_SECS: u64 = 60;
 /// A queue without dead letters loses what nobody could take for this long, so what lies in it must be known elsewhere too.
 const MAX_HINT_SECS: u64 = 3_600;
 /// Who may write to sockets. `chat-connect` cannot, and nobody else has a reason to.
-const MAY_PUSH: [&str; 7] =
-    ["chat-api", "chat-greet", "chat-message", "chat-sweep", "consumer", "order-due", "sweep"];
+const MAY_PUSH: [&str; 7] = ["chat-api", "chat-greet", "chat-message", "chat-sweep", "consumer", "order-due", "sweep"];
 
 // ------------------------------------------------------------ functions, events, template
 

@@ -118,9 +118,7 @@ impl Desk {
             .return_values(ReturnValue::AllNew);
         match conditional(OPERATION, || call.clone().send()).await? {
             Written::Done(answer) => parse(answer.attributes.unwrap_or_default()),
-            Written::Refused => {
-                self.agent(agent_id).await?.ok_or(StoreError::Contended { operation: OPERATION })
-            }
+            Written::Refused => self.agent(agent_id).await?.ok_or(StoreError::Contended { operation: OPERATION }),
         }
     }
 

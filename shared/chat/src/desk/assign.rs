@@ -227,9 +227,9 @@ impl Desk {
             .map(|known| (&known.session.session_id, known.session.unread(&known.cursors, Side::Agent)))
             .collect();
         let sum = |agent: &Agent| -> u64 { agent.sessions.iter().filter_map(|session| unread.get(session)).sum() };
-        Ok(free.into_iter().min_by_key(|agent| {
-            (sum(agent), agent.sessions.len(), agent.last_assigned_at, agent.agent_id.clone())
-        }))
+        Ok(free
+            .into_iter()
+            .min_by_key(|agent| (sum(agent), agent.sessions.len(), agent.last_assigned_at, agent.agent_id.clone())))
     }
 
     /// Agents who have sessions and must not.

@@ -168,8 +168,7 @@ impl Desk {
         step: &Step,
         now: UnixMillis,
     ) -> Result<aws_sdk_dynamodb::types::TransactWriteItem, StoreError> {
-        let stored =
-            Stored { seq: step.message.seq, at: step.message.at, fingerprint: draft.fingerprint.clone() };
+        let stored = Stored { seq: step.message.seq, at: step.message.at, fingerprint: draft.fingerprint.clone() };
         let mut stored = row(&stored, dedupe_key(session, party, &draft.name))?;
         stored.insert(TTL.to_owned(), number(now.plus_secs(DEDUPE_SECS).secs()));
         put(self

@@ -5,8 +5,8 @@ use std::fmt;
 use kernel::time::UnixMillis;
 use serde::Deserialize;
 
-use super::ping::pong;
 use super::ErrorCode;
+use super::ping::pong;
 use crate::ids::Party;
 use crate::service::{Caller, Outside, Reaction, Service};
 use crate::store::StoreError;

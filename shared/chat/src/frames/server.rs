@@ -29,17 +29,32 @@ const ENVELOPE_BYTES: usize = 200;
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ServerFrame {
     /// What became of a purchase.
-    SeckillResult { order_no: OrderNo, status: Cow<'static, str>, order_status: Cow<'static, str>, message: String },
+    SeckillResult {
+        order_no: OrderNo,
+        status: Cow<'static, str>,
+        order_status: Cow<'static, str>,
+        message: String,
+    },
     /// What became of an order later on: it was paid, or cancelled.
-    OrderStatus { order_no: OrderNo, status: Cow<'static, str>, order_status: Cow<'static, str>, message: String },
+    OrderStatus {
+        order_no: OrderNo,
+        status: Cow<'static, str>,
+        order_status: Cow<'static, str>,
+        message: String,
+    },
     /// Answers `ping` and `auth`: every session the client is a member of, with its highest sequence number.
-    Pong { heads: BTreeMap<SessionId, Seq> },
+    Pong {
+        heads: BTreeMap<SessionId, Seq>,
+    },
     /// The gateway will cut this connection soon: make another before.
     Rotate {},
     /// Said in a session just now.
     Message(Box<MessageDocument>),
     /// Messages of a session in order: answers `sync` and `pull`.
-    Messages { session_id: SessionId, items: Vec<MessageDocument> },
+    Messages {
+        session_id: SessionId,
+        items: Vec<MessageDocument>,
+    },
     /// The sender's message is stored.
     Sent {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,14 +66,27 @@ pub enum ServerFrame {
         duplicate: bool,
     },
     /// All that a `sync` replays of a session has been said. A client that is below `head` asks again.
-    SyncEnd { session_id: SessionId, head: Seq },
+    SyncEnd {
+        session_id: SessionId,
+        head: Seq,
+    },
     /// A side has seen everything up to a message.
-    Read { session_id: SessionId, by: Side, last_seq: Seq },
+    Read {
+        session_id: SessionId,
+        by: Side,
+        last_seq: Seq,
+    },
     Session(Box<SessionDocument>),
     /// Somebody is writing.
-    Typing { session_id: SessionId, from: Sender },
+    Typing {
+        session_id: SessionId,
+        from: Sender,
+    },
     /// An agent's status, as it is stored.
-    Status { status: AgentStatus, at: Rfc3339 },
+    Status {
+        status: AgentStatus,
+        at: Rfc3339,
+    },
     /// A frame that could not be used. The socket stays open.
     Error(Refused),
 }
@@ -211,7 +239,10 @@ impl ServerFrame {
     }
 
     /// `items` in order, in as few frames as their bound allows; at least one.
-    pub(crate) fn messages(session_id: &SessionId, items: Vec<MessageDocument>) -> Result<Vec<Self>, serde_json::Error> {
+    pub(crate) fn messages(
+        session_id: &SessionId,
+        items: Vec<MessageDocument>,
+    ) -> Result<Vec<Self>, serde_json::Error> {
         let frame = |items| Self::Messages { session_id: session_id.clone(), items };
         let (mut frames, mut open, mut bytes) = (Vec::new(), Vec::new(), ENVELOPE_BYTES);
         for item in items {

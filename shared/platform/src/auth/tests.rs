@@ -87,7 +87,8 @@ fn ed_key() -> (EncodingKey, String) {
 fn each_pinned_algorithm_is_accepted() {
     let (es_private, es_public) = ec_key(&ECDSA_P256_SHA256_FIXED_SIGNING);
     let (ed_private, ed_public) = ed_key();
-    let expected = Principal { role: Role::User, id: "u1".parse().unwrap(), expires_at: NOW.plus_secs(600 + LEEWAY_SECS) };
+    let expected =
+        Principal { role: Role::User, id: "u1".parse().unwrap(), expires_at: NOW.plus_secs(600 + LEEWAY_SECS) };
 
     let hs = verifier(&hs256_key()).unwrap();
     assert_eq!(hs.verify(&signed(SECRET, &claims(json!({}))), NOW), Ok(expected.clone()));

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::source::{Answers, Source};
 
 /// The functions behind the HTTP API.
-const HTTP_FUNCTIONS: [&str; 5] = ["admin", "buy", "catalog", "orders", "pay-notify"];
+const HTTP_FUNCTIONS: [&str; 6] = ["admin", "buy", "catalog", "chat-api", "orders", "pay-notify"];
 
 /// Struct → schema, by crate.
 const DOCUMENTS: [(&str, &str, &str); 42] = [

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use aws_lc_rs::hmac;
+use chat::greetings::Greeting;
 use contract::{Contract, root};
 use kernel::ids::{ActivityId, RequestId, SkuId, UserId};
 use kernel::time::{Clock, UnixMillis};
@@ -136,14 +137,19 @@ fn tokens_of_the_samples_are_good_for_long_or_refused_as_expected() {
         assert_eq!(now, verified(FAR), "{}: the token will not be judged as it is today", sample.name);
         now.map(|Principal { role, .. }| role)
     };
-    for (function, needed) in [("buy", Role::User), ("orders", Role::User), ("admin", Role::Admin)] {
-        for sample in samples(function) {
-            let role = role_of(&sample);
-            match status(&sample) {
-                401 => assert!(role.is_err(), "{}: the token is good", sample.name),
-                403 => assert!(role.is_ok_and(|role| role != needed), "{}: not a token of another role", sample.name),
-                _ => assert_eq!(role, Ok(needed), "{}", sample.name),
-            }
+    let needed = |sample: &Sample| match sample.event["routeKey"].as_str().unwrap() {
+        rate if rate.ends_with("/rate") => vec![Role::User],
+        "GET /api/chat/agents" => vec![Role::Agent, Role::Admin],
+        admin if admin.contains(" /api/admin/") => vec![Role::Admin],
+        chat if chat.contains(" /api/chat/") => vec![Role::User, Role::Agent],
+        _ => vec![Role::User],
+    };
+    for sample in ["buy", "orders", "admin", "chat-api"].into_iter().flat_map(samples) {
+        let (role, needed) = (role_of(&sample), needed(&sample));
+        match status(&sample) {
+            401 => assert!(role.is_err(), "{}: the token is good", sample.name),
+            403 => assert!(role.is_ok_and(|role| !needed.contains(&role)), "{}: not another role's", sample.name),
+            _ => assert!(role.is_ok_and(|role| needed.contains(&role)), "{}: another role's", sample.name),
         }
     }
     for sample in samples("catalog") {
@@ -253,8 +259,24 @@ fn the_order_of_the_samples_is_the_one_that_buy_makes() {
 }
 
 #[test]
-fn the_sweep_takes_whatever_the_scheduler_sends() {
-    for sample in samples("sweep") {
+fn greetings_name_a_connection() {
+    for sample in samples("chat-greet") {
+        let records = sample.event["Records"].as_array().unwrap();
+        let read = records.iter().map(|record| serde_json::from_str::<Greeting>(record["body"].as_str().unwrap()));
+        let good = read.filter(Result::is_ok).count();
+        let expected = match sample.expected.as_str() {
+            "done" => good == records.len(),
+            "failed" => good == 0,
+            "partial" => 0 < good && good < records.len(),
+            other => panic!("{}: {other} is not done, failed or partial", sample.name),
+        };
+        assert!(expected, "{}: {good} of {} are greetings", sample.name, records.len());
+    }
+}
+
+#[test]
+fn the_sweeps_take_whatever_the_scheduler_sends() {
+    for sample in ["sweep", "chat-sweep"].into_iter().flat_map(samples) {
         assert_eq!(sample.expected, "ok", "{}", sample.name);
         assert_eq!(sample.event["source"], "aws.scheduler", "{}", sample.name);
     }

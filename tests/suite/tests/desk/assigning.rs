@@ -136,7 +136,8 @@ async fn a_transfer_takes_the_session_and_its_history_along() {
     hall.text("u1", &session, "one").await;
     hall.text("g1", &session, "two").await;
     hall.say("g1", json!({"type": "ack", "sessionId": session, "lastSeq": 2})).await;
-    let transfer = async |id: &str, to: &str| hall.say(id, json!({"type": "transfer", "sessionId": session, "to": to})).await;
+    let transfer =
+        async |id: &str, to: &str| hall.say(id, json!({"type": "transfer", "sessionId": session, "to": to})).await;
     for nobody in ["g2", "g1", "u1"] {
         assert_eq!(types(&transfer("g1", nobody).await), ["AGENT_UNAVAILABLE"], "{nobody}");
     }

@@ -60,7 +60,8 @@ async fn an_acknowledgement_only_moves_forwards_and_lowers_the_readers_own_unrea
     for id in ["u1", "g1"] {
         hall.heard(id);
     }
-    let ack = async |id: &str, seq: u64| hall.say(id, json!({"type": "ack", "sessionId": session, "lastSeq": seq})).await;
+    let ack =
+        async |id: &str, seq: u64| hall.say(id, json!({"type": "ack", "sessionId": session, "lastSeq": seq})).await;
     let read = |by: &str, seq: u64| json!({"type": "read", "sessionId": session, "by": by, "lastSeq": seq});
 
     assert_eq!(ack("u1", 9).await, [read("user", 9)]);

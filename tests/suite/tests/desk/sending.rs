@@ -105,7 +105,11 @@ async fn eight_senders_at_once_leave_no_gap_and_no_double() {
             let sent = loop {
                 let frame = json!({"type": "text", "sessionId": session, "content": name, "clientMsgId": name});
                 let answers = hall.say(&id, frame).await;
-                let answer = answers.iter().find(|answer| answer["type"] == "sent" || answer["type"] == "error").unwrap().clone();
+                let answer = answers
+                    .iter()
+                    .find(|answer| answer["type"] == "sent" || answer["type"] == "error")
+                    .unwrap()
+                    .clone();
                 if answer["type"] == "sent" {
                     break answer;
                 }
@@ -228,7 +232,8 @@ async fn an_image_is_shown_where_it_was_uploaded_and_a_card_is_of_the_customers_
     let session = hall.session("u1").await;
     hall.heard("u1");
     let key = format!("{session}/{}.png", "a".repeat(32));
-    let sent = hall.say("u1", json!({"type": "image", "sessionId": session, "content": key, "clientMsgId": "i1"})).await;
+    let sent =
+        hall.say("u1", json!({"type": "image", "sessionId": session, "content": key, "clientMsgId": "i1"})).await;
     assert_eq!(types(&sent), ["sent"]);
     let heard = hall.heard("g1");
     let image = &heard.iter().find(|frame| frame["kind"] == "image").unwrap()["content"];

@@ -24,7 +24,11 @@ async fn a_session_nobody_speaks_in_is_closed() {
     assert_eq!(hall.with(&session).await, "closed");
     for id in ["u1", "g1"] {
         let heard = hall.heard(id);
-        assert_eq!((types(&heard), &heard[0]["content"]["event"]), (vec!["message", "session"], &json!("expired")), "{id}");
+        assert_eq!(
+            (types(&heard), &heard[0]["content"]["event"]),
+            (vec!["message", "session"], &json!("expired")),
+            "{id}"
+        );
     }
     hall.audit().await;
 }

@@ -36,8 +36,8 @@ use sale::sweep::{self, Swept};
 use suite::dynamo::{Dynamo, OFFERS, ORDERS, PAYMENTS};
 use suite::redis_server::{RedisServer, Shape};
 
-use crate::queue::{self, TestQueue, TestSqs};
 use crate::weather::Weather;
+use suite::queue::{self, TestQueue, TestSqs};
 
 /// Units that the SKU has before any offer takes some.
 pub(crate) const STOCK: i64 = 10_000;

@@ -70,7 +70,7 @@ async fn a_sweep_without_the_queue() {
     sale.orders_queue.take();
     sale.pass_secs(ABANDON_SECS + 2);
     let mut stores = sale.stores.clone();
-    stores.queue = crate::queue::unreachable();
+    stores.queue = suite::queue::unreachable();
     let (swept, _) = sale.sweep_telling(&stores, Told::Stored).await;
     assert_eq!((swept.failures, swept.resent), (1, 0));
     assert_eq!(sale.status(&orphan).await, (OrderStatus::Failed, Some(EndReason::Abandoned)));

@@ -11,7 +11,7 @@ use suite::dynamo::Dynamo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::wire::{Message, Wire};
+use suite::wire::{Message, Wire};
 
 /// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::retry::RetryConfig;
 use aws_sdk_sqs::config::{BehaviorVersion, Config, Credentials, Region};
+use chat::greetings::Greetings;
 use sale::dead_letters::DeadLetters;
 use sale::queue::{OrderMessage, Queue, Reminders};
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ struct Letter {
 }
 
 /// All queues of one test, gone with it.
-pub(crate) struct TestSqs {
+pub struct TestSqs {
     client: Client,
     address: String,
     kept: Arc<Mutex<Kept>>,
@@ -41,14 +42,14 @@ pub(crate) struct TestSqs {
 }
 
 /// One of them.
-pub(crate) struct TestQueue {
+pub struct TestQueue {
     url: String,
     client: Client,
     kept: Arc<Mutex<Kept>>,
 }
 
 impl TestSqs {
-    pub(crate) async fn start() -> Self {
+    pub async fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address").to_string();
         let kept = Arc::new(Mutex::new(Kept::default()));
@@ -56,7 +57,7 @@ impl TestSqs {
         Self { client: client_at(&address), address, kept, server }
     }
 
-    pub(crate) fn queue(&self, name: &str) -> TestQueue {
+    pub fn queue(&self, name: &str) -> TestQueue {
         let url = format!("http://{}/000000000000/{name}", self.address);
         TestQueue { url, client: self.client.clone(), kept: Arc::clone(&self.kept) }
     }
@@ -69,38 +70,42 @@ impl Drop for TestSqs {
 }
 
 impl TestQueue {
-    pub(crate) fn queue(&self) -> Queue {
+    pub fn greetings(&self) -> Greetings {
+        Greetings::new(self.client.clone(), self.url.clone())
+    }
+
+    pub fn queue(&self) -> Queue {
         Queue::new(self.client.clone(), self.url.clone())
     }
 
-    pub(crate) fn reminders(&self) -> Reminders {
+    pub fn reminders(&self) -> Reminders {
         Reminders::new(self.client.clone(), self.url.clone())
     }
 
     /// As the dead-letter queue of `origin`.
-    pub(crate) fn dead_letters_of(&self, origin: &Self) -> DeadLetters {
+    pub fn dead_letters_of(&self, origin: &Self) -> DeadLetters {
         DeadLetters::new(self.client.clone(), self.url.clone(), origin.url.clone())
     }
 
     /// All messages, oldest first.
-    pub(crate) fn take(&self) -> Vec<OrderMessage> {
+    pub fn take(&self) -> Vec<OrderMessage> {
         let bodies = self.take_bodies();
         bodies.iter().map(|(body, _)| serde_json::from_str(body).expect("messages are orders")).collect()
     }
 
     /// All messages as they were sent, each with its delay in seconds.
-    pub(crate) fn take_bodies(&self) -> Vec<(String, i64)> {
+    pub fn take_bodies(&self) -> Vec<(String, i64)> {
         let kept = std::mem::take(self.lock().queues.entry(self.url.clone()).or_default());
         kept.into_iter().map(|message| (message.body, message.delay_secs)).collect()
     }
 
     /// Puts a message in, whatever it says.
-    pub(crate) fn plant(&self, body: &str) {
+    pub fn plant(&self, body: &str) {
         self.lock().keep(&self.url, body, 0);
     }
 
     /// The next `entries` of batches are refused, one by one.
-    pub(crate) fn refuse(&self, entries: usize) {
+    pub fn refuse(&self, entries: usize) {
         self.lock().refuse = entries;
     }
 
@@ -110,7 +115,7 @@ impl TestQueue {
 }
 
 /// A queue where nobody listens.
-pub(crate) fn unreachable() -> Queue {
+pub fn unreachable() -> Queue {
     Queue::new(client_at("127.0.0.1:1"), "http://127.0.0.1:1/000000000000/orders".to_owned())
 }
 
@@ -199,7 +204,7 @@ impl Kept {
                     "ApproximateNumberOfMessagesDelayed": "0",
                 } })
             }
-            other => panic!("the sale does not use {other}"),
+            other => panic!("nobody here uses {other}"),
         }
     }
 

@@ -5,14 +5,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// A request or an answer.
-pub(crate) struct Message {
+pub struct Message {
     pub head: String,
     pub body: Vec<u8>,
 }
 
 impl Message {
     /// An answer with a JSON body.
-    pub(crate) fn answer(status: u16, body: &serde_json::Value) -> Self {
+    pub fn answer(status: u16, body: &serde_json::Value) -> Self {
         let body = body.to_string().into_bytes();
         let length = body.len();
         let head = format!(
@@ -21,32 +21,32 @@ impl Message {
         Self { head, body }
     }
 
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(':'));
         lines.find(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     }
 
     /// The operation that a request to an AWS service asks for.
-    pub(crate) fn operation(&self) -> &str {
+    pub fn operation(&self) -> &str {
         let target = self.header("x-amz-target").expect("an AWS request names its operation");
         target.split_once('.').map_or(target, |(_, operation)| operation)
     }
 }
 
 /// One end of a connection.
-pub(crate) struct Wire {
+pub struct Wire {
     stream: TcpStream,
     unread: Vec<u8>,
 }
 
 impl Wire {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    pub fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).ok();
         Self { stream, unread: Vec::new() }
     }
 
     /// The next message; None when the other end hung up.
-    pub(crate) async fn read(&mut self) -> Option<Message> {
+    pub async fn read(&mut self) -> Option<Message> {
         let head_len = loop {
             if let Some(at) = self.unread.windows(4).position(|four| four == b"\r\n\r\n") {
                 break at + 4;
@@ -71,7 +71,7 @@ impl Wire {
     }
 
     /// Writes a message; None when the other end hung up.
-    pub(crate) async fn write(&mut self, message: &Message) -> Option<()> {
+    pub async fn write(&mut self, message: &Message) -> Option<()> {
         let mut bytes = message.head.as_bytes().to_vec();
         bytes.extend_from_slice(&message.body);
         self.stream.write_all(&bytes).await.ok()
