@@ -107,10 +107,11 @@ impl Desk {
             .table_name(&self.table.name)
             .set_key(Some(agent_key(agent_id)))
             .update_expression(
-                "SET #status = :status, statusEpoch = :at, seenAt = :now, capacity = if_not_exists(capacity, :capacity)",
+                "SET #status = :status, statusEpoch = :at, seenAt = :now, #capacity = if_not_exists(#capacity, :capacity)",
             )
             .condition_expression("attribute_not_exists(statusEpoch) OR statusEpoch <= :at")
             .expression_attribute_names("#status", "status")
+            .expression_attribute_names("#capacity", "capacity")
             .expression_attribute_values(":status", text(status.as_str()))
             .expression_attribute_values(":at", instant(at))
             .expression_attribute_values(":now", instant(now))
@@ -147,10 +148,11 @@ impl Desk {
             .table_name(&self.table.name)
             .set_key(Some(agent_key(agent_id)))
             .update_expression(
-                "SET capacity = :capacity, #status = if_not_exists(#status, :away), \
+                "SET #capacity = :capacity, #status = if_not_exists(#status, :away), \
                  statusEpoch = if_not_exists(statusEpoch, :never), seenAt = if_not_exists(seenAt, :never)",
             )
             .expression_attribute_names("#status", "status")
+            .expression_attribute_names("#capacity", "capacity")
             .expression_attribute_values(":capacity", unsigned(u64::from(capacity)))
             .expression_attribute_values(":away", text(AgentStatus::Away.as_str()))
             .expression_attribute_values(":never", number(0))

@@ -136,12 +136,14 @@ impl Desk {
     fn give(&self, agent: &Agent, session_id: &SessionId, now: UnixMillis) -> Result<TransactWriteItem, StoreError> {
         update(
             self.update(agent_key(&agent.agent_id))
-                .update_expression("ADD sessions :session SET lastAssignedAt = :now")
+                .update_expression("ADD #sessions :session SET lastAssignedAt = :now")
                 .condition_expression(
                     "#status = :online AND statusEpoch = :epoch AND seenAt >= :alive \
-                     AND ((attribute_not_exists(sessions) AND capacity > :none) OR size(sessions) < capacity)",
+                     AND ((attribute_not_exists(#sessions) AND #capacity > :none) OR size(#sessions) < #capacity)",
                 )
                 .expression_attribute_names("#status", "status")
+                .expression_attribute_names("#sessions", "sessions")
+                .expression_attribute_names("#capacity", "capacity")
                 .expression_attribute_values(":session", one(session_id))
                 .expression_attribute_values(":now", instant(now))
                 .expression_attribute_values(":online", text(AgentStatus::Online.as_str()))
@@ -156,7 +158,8 @@ impl Desk {
     fn take_from_absent(&self, agent: &Agent, session_id: &SessionId) -> Result<TransactWriteItem, StoreError> {
         update(
             self.update(agent_key(&agent.agent_id))
-                .update_expression("DELETE sessions :session")
+                .update_expression("DELETE #sessions :session")
+                .expression_attribute_names("#sessions", "sessions")
                 .condition_expression("statusEpoch = :epoch AND seenAt = :seen")
                 .expression_attribute_values(":session", one(session_id))
                 .expression_attribute_values(":epoch", instant(agent.status_epoch))

@@ -281,7 +281,8 @@ impl Desk {
     ) -> Result<TransactWriteItem, StoreError> {
         update(
             self.update(agent_key(agent_id))
-                .update_expression("DELETE sessions :session")
+                .update_expression("DELETE #sessions :session")
+                .expression_attribute_names("#sessions", "sessions")
                 .expression_attribute_values(":session", one(session_id))
                 .build(),
         )

@@ -169,8 +169,10 @@ async fn a_transfer_to_nobody_in_particular_finds_somebody_or_the_queue() {
     hall.customer("u1").await;
     let session = hall.session("u1").await;
     let back = hall.say("g1", json!({"type": "transfer", "sessionId": session})).await;
-    assert_eq!(types(&back), ["session"]);
     // Nobody else is there: it goes to the queue, and from there to whoever is free, who is g1 again.
+    assert_eq!(back[0]["type"], "session");
+    let events: Vec<_> = back.iter().filter_map(|frame| frame["content"]["event"].as_str()).collect();
+    assert_eq!(events, ["joined"], "who gave it away does not hear of what follows, and then has it anew");
     assert_eq!(hall.with(&session).await, "open g1");
     hall.agent("g2").await;
     hall.say("g1", json!({"type": "transfer", "sessionId": session})).await;
@@ -205,6 +207,7 @@ async fn an_agent_who_goes_away_leaves_nothing_behind() {
     assert_eq!(hall.house.desk.agent(&"g1".parse().unwrap()).await.unwrap().unwrap().sessions.len(), 0);
     // Back at the head: somebody new is behind them.
     hall.customer("u4").await;
+    hall.house.clock.advance_millis(1);
     let newest = hall.session("u4").await;
     assert_eq!(hall.state(&newest).await["queuePosition"], 3);
     hall.audit().await;
