@@ -165,6 +165,11 @@ fn who_may_call_is_what_the_functions_ask_for() {
             (true, _) => &["admin"],
             // a signature instead of a token
             (false, true) if operation.path.starts_with("/api/pay/") => &["provider"],
+            // either side of a chat; what one side alone may do or see is named
+            (false, true) if operation.path == "/api/chat/agents" => &["agent", "admin"],
+            (false, true) if operation.path.starts_with("/api/chat/") && !operation.path.ends_with("/rate") => {
+                &["user", "agent"]
+            }
             (false, true) => &["user"],
             (false, false) => &[],
         };
