@@ -14,9 +14,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use crate::documents::{
-    Accepted, Activity, ActivityAction, ActivityList, ActivityPut, AdminActivity, AdminProduct, AdminSku, AuditReport,
-    BuyRequest, Order, OrderPage, OrderState, PayParameters, PaymentList, PaymentState, Problem, ProductPut,
-    PurchaseResult, ResultStatus, ServerTime, SkuPut, Stats,
+    Accepted, Activity, ActivityAction, ActivityList, ActivityPut, AdminActivity, AdminProduct, AdminSku, Agent,
+    AgentList, AgentPut, AuditReport, BuyRequest, MessagePage, Order, OrderPage, OrderState, PayParameters,
+    PaymentList, PaymentState, Problem, ProductPut, PurchaseResult, RatePost, Rating, ResultStatus, ServerTime,
+    SessionPage, SkuPut, Stats, Stretch, Ticket, UploadForm, UploadPost,
 };
 use crate::{Backoff, ClientError, Stack, Token};
 
@@ -236,9 +237,7 @@ impl Api {
     pub async fn orders(&self, limit: Option<u32>, cursor: Option<&str>) -> Result<Answer<OrderPage>, ClientError> {
         let limit = limit.map(|limit| format!("limit={limit}"));
         let cursor = cursor.map(|cursor| format!("cursor={cursor}"));
-        let query: Vec<String> = limit.into_iter().chain(cursor).collect();
-        let mark = if query.is_empty() { "" } else { "?" };
-        self.get(&format!("/api/orders{mark}{}", query.join("&"))).await
+        self.get(&format!("/api/orders{}", query(limit.into_iter().chain(cursor)))).await
     }
 
     /// `GET /api/order/{orderNo}`.
@@ -332,6 +331,77 @@ impl Api {
         self.get(&format!("/api/admin/payments?state={}", state.as_str())).await
     }
 
+    // ---- talking to the customer service
+
+    /// `POST /api/chat/ticket`: what a socket is opened with, once.
+    pub async fn chat_ticket(&self) -> Result<Answer<Ticket>, ClientError> {
+        self.call(Method::POST, "/api/chat/ticket", &[], None::<&()>).await
+    }
+
+    /// `GET /api/chat/sessions`.
+    pub async fn chat_sessions(
+        &self,
+        limit: Option<u32>,
+        cursor: Option<&str>,
+    ) -> Result<Answer<SessionPage>, ClientError> {
+        let limit = limit.map(|limit| format!("limit={limit}"));
+        let cursor = cursor.map(|cursor| format!("cursor={cursor}"));
+        self.get(&format!("/api/chat/sessions{}", query(limit.into_iter().chain(cursor)))).await
+    }
+
+    /// `GET /api/chat/sessions/{sessionId}/messages`.
+    pub async fn chat_messages(
+        &self,
+        session_id: &str,
+        stretch: Stretch,
+        limit: Option<u32>,
+    ) -> Result<Answer<MessagePage>, ClientError> {
+        let stretch = match stretch {
+            Stretch::Newest => None,
+            Stretch::Before(seq) => Some(format!("before={seq}")),
+            Stretch::After(seq) => Some(format!("after={seq}")),
+        };
+        let limit = limit.map(|limit| format!("limit={limit}"));
+        let query = query(stretch.into_iter().chain(limit));
+        self.get(&format!("/api/chat/sessions/{session_id}/messages{query}")).await
+    }
+
+    /// `POST /api/chat/sessions/{sessionId}/rate`, once it is closed.
+    pub async fn rate(&self, session_id: &str, rating: &RatePost) -> Result<Answer<Rating>, ClientError> {
+        self.call(Method::POST, &format!("/api/chat/sessions/{session_id}/rate"), &[], Some(rating)).await
+    }
+
+    /// `POST /api/chat/uploads`: leave to upload one image.
+    pub async fn chat_upload(&self, upload: &UploadPost) -> Result<Answer<UploadForm>, ClientError> {
+        self.call(Method::POST, "/api/chat/uploads", &[], Some(upload)).await
+    }
+
+    /// Sends the file to the store of images, with the form that [`Api::chat_upload`] answered: 204 when it was taken. Our
+    /// token is not for that store and stays here.
+    pub async fn post_form(&self, form: &UploadForm, file: &[u8]) -> Result<RawAnswer, ClientError> {
+        let no_answer =
+            |source| ClientError::NoAnswer { method: Method::POST.to_string(), path: "the upload form".into(), source };
+        let boundary = format!("hotcake-{:032x}", rand::random::<u128>());
+        let outgoing = self
+            .http
+            .post(&form.url)
+            .header(CONTENT_TYPE, format!("multipart/form-data; boundary={boundary}"))
+            .body(multipart(&boundary, form, file));
+        let sent_at = Instant::now();
+        let incoming = outgoing.send().await.map_err(no_answer)?;
+        received(incoming, sent_at, "the upload form", no_answer).await
+    }
+
+    /// `GET /api/chat/agents`.
+    pub async fn chat_agents(&self) -> Result<Answer<AgentList>, ClientError> {
+        self.get("/api/chat/agents").await
+    }
+
+    /// `PUT /api/admin/agents/{agentId}`.
+    pub async fn put_agent(&self, agent_id: &str, agent: &AgentPut) -> Result<Answer<Agent>, ClientError> {
+        self.call(Method::PUT, &format!("/api/admin/agents/{agent_id}"), &[], Some(agent)).await
+    }
+
     // ---- anything
 
     /// Sends a request as it stands and hands back what came.
@@ -367,16 +437,8 @@ impl Api {
             None => None,
         };
         let sent_at = Instant::now();
-        let mut incoming = outgoing.send().await.map_err(no_answer)?;
-        let mut body = Vec::new();
-        while let Some(chunk) = incoming.chunk().await.map_err(no_answer)? {
-            if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-                return Err(ClientError::AnswerTooLong { path: request.path.to_owned(), limit: MAX_ANSWER_BYTES });
-            }
-            body.extend_from_slice(&chunk);
-        }
-        let headers = Headers(incoming.headers().clone());
-        let answer = RawAnswer { status: incoming.status().as_u16(), headers, took: sent_at.elapsed(), body };
+        let incoming = outgoing.send().await.map_err(no_answer)?;
+        let answer = received(incoming, sent_at, request.path, no_answer).await?;
         if let Some(watch) = self.watch {
             watch(&request.method, request.path, &answer);
         }
@@ -406,6 +468,45 @@ impl Api {
         }
         self.raw(RawRequest { method, path, headers: &headers, body }).await?.read(path)
     }
+}
+
+/// All of an answer, up to the bound.
+async fn received(
+    mut incoming: reqwest::Response,
+    sent_at: Instant,
+    path: &str,
+    no_answer: impl Fn(reqwest::Error) -> ClientError,
+) -> Result<RawAnswer, ClientError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = incoming.chunk().await.map_err(&no_answer)? {
+        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
+            return Err(ClientError::AnswerTooLong { path: path.to_owned(), limit: MAX_ANSWER_BYTES });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    let headers = Headers(incoming.headers().clone());
+    Ok(RawAnswer { status: incoming.status().as_u16(), headers, took: sent_at.elapsed(), body })
+}
+
+fn query(parts: impl Iterator<Item = String>) -> String {
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { String::new() } else { format!("?{}", parts.join("&")) }
+}
+
+/// A form as browsers send it (RFC 7578). The file comes last: the store reads no field after it.
+fn multipart(boundary: &str, form: &UploadForm, file: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, value) in &form.fields {
+        let value = value.reveal();
+        let field = format!("--{boundary}\r\ncontent-disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
+        body.extend_from_slice(field.as_bytes());
+    }
+    let head =
+        "content-disposition: form-data; name=\"file\"; filename=\"image\"\r\ncontent-type: application/octet-stream";
+    body.extend_from_slice(format!("--{boundary}\r\n{head}\r\n\r\n").as_bytes());
+    body.extend_from_slice(file);
+    body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+    body
 }
 
 impl RawAnswer {
@@ -448,6 +549,20 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
         RawAnswer { status, headers: Headers(headers), took: Duration::ZERO, body: body.as_bytes().to_vec() }
+    }
+
+    #[test]
+    fn a_form_has_its_fields_before_the_file() {
+        let form: UploadForm = serde_json::from_str(
+            r#"{"key":"s1/a.png","url":"http://h/b","fields":{"key":"s1/a.png","policy":"p"},"expiresAt":"2026-06-01T02:05:00Z"}"#,
+        )
+        .unwrap();
+        let body = String::from_utf8(multipart("b", &form, b"PNG")).unwrap();
+        let parts: Vec<&str> = body.split("--b").collect();
+        assert_eq!(parts.len(), 5, "{body}");
+        assert_eq!(parts[1], "\r\ncontent-disposition: form-data; name=\"key\"\r\n\r\ns1/a.png\r\n");
+        assert!(parts[3].contains("name=\"file\"") && parts[3].ends_with("\r\n\r\nPNG\r\n"), "{body}");
+        assert_eq!(parts[4], "--\r\n");
     }
 
     #[test]

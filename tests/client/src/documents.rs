@@ -9,6 +9,9 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::Secret;
+use crate::frames::{AgentStatus, MessageFrame, SessionFrame};
+
 /// `POST /api/seckill/buy`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -611,6 +614,115 @@ pub struct Redriven {
     pub redriven: usize,
 }
 
+/// `POST /api/chat/ticket`: opens one socket, within 30 s.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ticket {
+    pub ticket: Secret,
+    pub expires_at: Timestamp,
+}
+
+/// `GET /api/chat/sessions`: a customer's own, the newest first; an agent's open ones, those that moved last first.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionPage {
+    pub items: Vec<SessionFrame>,
+    /// Opaque; absent on the last page, and for agents.
+    #[serde(default)]
+    pub cursor: Option<String>,
+}
+
+/// Which messages of a session to read: the newest, those before a number, or those after one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stretch {
+    Newest,
+    Before(u64),
+    After(u64),
+}
+
+/// `GET /api/chat/sessions/{sessionId}/messages`: in order.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MessagePage {
+    pub items: Vec<MessageFrame>,
+    /// The number of the session's last message.
+    pub head: u64,
+}
+
+/// Body of `POST /api/chat/sessions/{sessionId}/rate`.
+#[derive(Debug, Clone, Serialize)]
+pub struct RatePost {
+    /// 1 to 5.
+    pub score: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+}
+
+/// What a customer thinks of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rating {
+    pub session_id: String,
+    pub score: u32,
+    #[serde(default)]
+    pub comment: Option<String>,
+    pub rated_at: Timestamp,
+}
+
+/// Body of `POST /api/chat/uploads`.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UploadPost {
+    pub session_id: String,
+    pub content_type: String,
+    pub size: u64,
+}
+
+/// A form for one image: send its fields and the file to `url`, then say `image` with the key.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UploadForm {
+    pub key: String,
+    pub url: String,
+    /// Among them a signature: whoever has all of them may upload.
+    pub fields: BTreeMap<String, Secret>,
+    pub expires_at: Timestamp,
+}
+
+/// `GET /api/chat/agents`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentList {
+    pub agents: Vec<Agent>,
+    /// Sessions that wait.
+    pub waiting: u64,
+}
+
+/// An agent; answers `PUT /api/admin/agents/{agentId}` too.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Agent {
+    pub agent_id: String,
+    /// What they said last.
+    pub status: AgentStatus,
+    /// They have been heard of lately.
+    pub present: bool,
+    /// How many sessions they take at once.
+    pub capacity: u32,
+    /// How many they have: as many as `sessions` names.
+    pub open: u32,
+    pub sessions: Vec<String>,
+    /// Absent until they say something for the first time.
+    #[serde(default)]
+    pub seen_at: Option<Timestamp>,
+}
+
+/// Body of `PUT /api/admin/agents/{agentId}`.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct AgentPut {
+    pub capacity: u32,
+}
+
 /// A refusal (RFC 9457).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -662,6 +774,8 @@ pub enum ProblemCode {
     RequestExpired,
     RateLimited,
     OrderState,
+    /// The chat session is closed, or is not yet.
+    SessionState,
     PayloadTooLarge,
     Internal,
 }
@@ -687,6 +801,7 @@ impl ProblemCode {
             Self::RequestExpired => "REQUEST_EXPIRED",
             Self::RateLimited => "RATE_LIMITED",
             Self::OrderState => "ORDER_STATE",
+            Self::SessionState => "SESSION_STATE",
             Self::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
             Self::Internal => "INTERNAL",
         }
@@ -711,6 +826,7 @@ impl ProblemCode {
             | Self::RequestIdReused
             | Self::RequestExpired
             | Self::OrderState
+            | Self::SessionState
             | Self::PayloadTooLarge
             | Self::Internal => false,
         }

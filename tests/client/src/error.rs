@@ -39,6 +39,9 @@ pub enum ClientError {
     /// The server answered with an `error` frame where a result was awaited.
     #[error("the server answered {code}: {message}", code = .0.code, message = .0.message)]
     FrameRefused(ErrorFrame),
+    /// A thousand messages of one session wait to be sent.
+    #[error("too much is waiting to be sent already")]
+    TooManyWishes,
     #[error("{what} did not happen within {within:?}")]
     TimedOut { what: String, within: Duration },
 }

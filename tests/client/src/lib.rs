@@ -14,8 +14,10 @@
 //! 6. A socket that breaks is opened again after a random wait ([`Socket::reconnect`]), and `sync` replays what was
 //!    missed. Without any socket, [`Api::follow`] polls with growing waits.
 //!
+//! Talking to the customer service has rules of its own: [`chat`] tells them, and [`ChatClient`] follows them.
+//!
 //! In reading order: [`Stack`] (where a deployment listens), [`TokenBuilder`] (who calls), [`documents`] and [`frames`]
-//! (what goes over the wire), [`Api`], [`Socket`], [`Cashier`].
+//! (what goes over the wire), [`Api`], [`Socket`], [`Cashier`], [`chat`].
 //!
 //! Documents and frames that the contract fixes are read with `deny_unknown_fields` and closed enums: an answer that
 //! drifts from the contract is an error here, before a user meets it. Every wait has an end; every buffer has a bound.
@@ -28,6 +30,7 @@
 mod api;
 mod backoff;
 mod cashier;
+pub mod chat;
 pub mod documents;
 mod error;
 pub mod frames;
@@ -38,6 +41,7 @@ mod token;
 pub use api::{Answer, Api, Followed, Headers, RawAnswer, RawRequest, Watch};
 pub use backoff::Backoff;
 pub use cashier::{Cashier, Movement, Outcome, Paying, Receipt};
+pub use chat::{ChatClient, ChatOptions};
 pub use error::ClientError;
 pub use reqwest::Method;
 pub use socket::{Away, ConnectOptions, Delivered, Received, Socket};

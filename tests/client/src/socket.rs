@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::handshake::client::Request;
+use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, header};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message, Utf8Bytes};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
@@ -40,9 +43,17 @@ type Stream = WebSocketStream<MaybeTlsStream<TcpStream>>;
 /// Who connects, and how.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
-    /// Without one the handshake must be refused.
+    /// Without one, and without a ticket, the handshake must be refused.
     pub token: Option<Token>,
+    /// In place of a token, from [`Api::chat_ticket`](crate::Api::chat_ticket): used once. It never stands in a log as a token may.
+    pub ticket: Option<Token>,
     pub device: Option<String>,
+    /// The highest number that is here of the user's active session, for a client that does not say `sync`.
+    pub last_ack_seq: Option<u64>,
+    /// `zh` or `en`.
+    pub language: Option<String>,
+    /// As a browser says it of its page.
+    pub origin: Option<String>,
     /// How often to send `ping`. The gateway cuts a connection that is silent for ten minutes.
     pub heartbeat: Duration,
     /// Sees every frame that comes.
@@ -51,12 +62,41 @@ pub struct ConnectOptions {
 
 impl ConnectOptions {
     pub fn new(token: Token) -> Self {
-        Self { token: Some(token), device: None, heartbeat: HEARTBEAT, watch: None }
+        Self {
+            token: Some(token),
+            ticket: None,
+            device: None,
+            last_ack_seq: None,
+            language: None,
+            origin: None,
+            heartbeat: HEARTBEAT,
+            watch: None,
+        }
+    }
+
+    /// With a ticket in place of a token.
+    pub fn with_ticket(ticket: Token) -> Self {
+        Self { token: None, ticket: Some(ticket.clone()), ..Self::new(ticket) }
     }
 
     #[must_use]
     pub fn on_device(self, device_id: &str) -> Self {
         Self { device: Some(device_id.to_owned()), ..self }
+    }
+
+    #[must_use]
+    pub fn last_ack_seq(self, seq: u64) -> Self {
+        Self { last_ack_seq: Some(seq), ..self }
+    }
+
+    #[must_use]
+    pub fn in_language(self, language: &str) -> Self {
+        Self { language: Some(language.to_owned()), ..self }
+    }
+
+    #[must_use]
+    pub fn from_origin(self, origin: &str) -> Self {
+        Self { origin: Some(origin.to_owned()), ..self }
     }
 
     #[must_use]
@@ -110,12 +150,13 @@ impl Socket {
         Self::open(stack.ws_url.clone(), options, HashMap::new()).await
     }
 
-    async fn open(
+    pub(crate) async fn open(
         url: String,
         options: ConnectOptions,
         delivered: HashMap<String, Delivered>,
     ) -> Result<Self, ClientError> {
-        let stream = tokio::time::timeout(CONNECT_TIMEOUT, connect_async(with_query(&url, &options)))
+        let handshake = handshake(&url, &options).map_err(|error| ClientError::Socket(Box::new(error)))?;
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, connect_async(handshake))
             .await
             .map_err(|_| ClientError::TimedOut { what: "the WebSocket handshake".into(), within: CONNECT_TIMEOUT })?;
         let (stream, _) = stream.map_err(|error| match error {
@@ -152,18 +193,27 @@ impl Socket {
 
     /// Renews the connection with a fresh token; the answer is `pong`.
     pub async fn auth(&self, token: &Token) -> Result<(), ClientError> {
-        self.send(&ClientFrame::Auth { token: token.text() }).await
+        self.send(&ClientFrame::Auth { token: token.text().to_owned() }).await
     }
 
     /// Tells the server that the buyer has seen this result.
     pub async fn result_ack(&self, result: &SeckillResult) -> Result<(), ClientError> {
-        self.send(&ClientFrame::ResultAck { order_no: &result.order_no, order_status: result.order_status }).await
+        let (order_no, order_status) = (result.order_no.clone(), result.order_status);
+        self.send(&ClientFrame::ResultAck { order_no, order_status }).await
     }
 
-    pub async fn send(&self, frame: &ClientFrame<'_>) -> Result<(), ClientError> {
-        let text = serde_json::to_string(frame)
-            .map_err(|error| ClientError::FrameDrift { frame: "the request".into(), reason: error.to_string() })?;
-        self.send_raw(text).await
+    pub async fn send(&self, frame: &ClientFrame) -> Result<(), ClientError> {
+        self.send_raw(frame.to_text()?).await
+    }
+
+    /// Sends a text frame if there is room for it now; `false` if there is none. For whoever must go on reading meanwhile: a
+    /// server that waits to be read does not read either.
+    pub(crate) fn try_send_raw(&self, text: &str) -> Result<bool, ClientError> {
+        match self.outbox.try_send(Message::text(text)) {
+            Ok(()) => Ok(true),
+            Err(mpsc::error::TrySendError::Full(_)) => Ok(false),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(ClientError::SocketClosed),
+        }
     }
 
     /// Sends a text frame as it stands, for tests of what must be refused.
@@ -238,10 +288,8 @@ impl Socket {
                     tokio::time::sleep(wait.min(left)).await;
                     self.sync().await?;
                 }
-                Ok(Received {
-                    frame: ServerFrame::SeckillResult(_) | ServerFrame::OrderStatus(_) | ServerFrame::Pong { .. },
-                    ..
-                }) => {}
+                // A result that is asked for has been noted; the chat is not listened to here.
+                Ok(_) => {}
                 Err(ClientError::TimedOut { .. }) => {
                     return Err(ClientError::TimedOut { what: format!("the result of {order_no}"), within });
                 }
@@ -297,11 +345,27 @@ impl Away {
     }
 }
 
+/// The request that opens a connection.
+fn handshake(url: &str, options: &ConnectOptions) -> Result<Request, WsError> {
+    let mut request = with_query(url, options).into_client_request()?;
+    let own: [(HeaderName, &Option<String>); 2] =
+        [(header::ACCEPT_LANGUAGE, &options.language), (header::ORIGIN, &options.origin)];
+    for (name, value) in own {
+        if let Some(value) = value {
+            let value = HeaderValue::from_str(value).map_err(|error| WsError::HttpFormat(error.into()))?;
+            request.headers_mut().insert(name, value);
+        }
+    }
+    Ok(request)
+}
+
 /// Base64url tokens and identifiers need no escaping; a test that wants to send anything else escapes it itself.
 fn with_query(url: &str, options: &ConnectOptions) -> String {
+    let ticket = options.ticket.as_ref().map(|ticket| format!("ticket={}", ticket.text()));
     let token = options.token.as_ref().map(|token| format!("token={}", token.text()));
     let device = options.device.as_ref().map(|device| format!("device={device}"));
-    let query: Vec<String> = token.into_iter().chain(device).collect();
+    let seen = options.last_ack_seq.map(|seq| format!("last_ack_seq={seq}"));
+    let query: Vec<String> = ticket.into_iter().chain(token).chain(device).chain(seen).collect();
     if query.is_empty() { url.to_owned() } else { format!("{url}?{}", query.join("&")) }
 }
 
@@ -454,5 +518,10 @@ mod tests {
         assert_eq!(with_query("ws://h/prod", &options()), "ws://h/prod?token=t&device=d1");
         let nobody = ConnectOptions { token: None, ..options() };
         assert_eq!(with_query("ws://h/prod", &nobody), "ws://h/prod?device=d1");
+        let ticket = ConnectOptions::with_ticket(Token::from_text("k")).last_ack_seq(7);
+        assert_eq!(with_query("ws://h/prod", &ticket), "ws://h/prod?ticket=k&last_ack_seq=7");
+        let page = handshake("ws://h/prod", &ticket.from_origin("https://shop.example").in_language("zh")).unwrap();
+        assert_eq!(page.headers()["origin"], "https://shop.example");
+        assert_eq!(page.headers()["accept-language"], "zh");
     }
 }

@@ -160,14 +160,15 @@ impl Contract {
         self.validator(&self.socket, &message["payload"]).judge(frame).map_err(drift)
     }
 
-    /// The messages of an operation of `asyncapi.yaml` (`fromClient`, `toClient`), by name.
+    /// The messages of an operation of `asyncapi.yaml` (`fromClient`, `toClient`), by title: the `type` of their frames. (Both sides
+    /// say `typing` and `status`, each its own way, so the names in the channel are not that.)
     pub fn messages(&self, operation: &str) -> BTreeMap<String, &Value> {
         let messages = self.socket["operations"][operation]["messages"].as_array().expect("an operation with messages");
         messages
             .iter()
             .map(|reference| {
-                let name = reference["$ref"].as_str().and_then(|pointer| pointer.rsplit('/').next());
-                (name.expect("a reference").to_owned(), resolve(&self.socket, reference))
+                let message = resolve(&self.socket, reference);
+                (message["title"].as_str().expect("a title").to_owned(), message)
             })
             .collect()
     }

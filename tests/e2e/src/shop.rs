@@ -280,7 +280,7 @@ pub async fn pong(socket: &mut Socket) {
         match socket.next(SOON).await.unwrap().frame {
             client::frames::ServerFrame::Pong { .. } => return,
             client::frames::ServerFrame::SeckillResult(_) | client::frames::ServerFrame::OrderStatus(_) => {}
-            client::frames::ServerFrame::Error(error) => panic!("{error:?} instead of pong"),
+            other => panic!("{other:?} instead of pong"),
         }
     }
 }

@@ -50,7 +50,7 @@ async fn no_function_writes_down_what_clients_send() {
         socket.send_raw(text).await.unwrap();
         expect_error(&mut socket, FrameErrorCode::BadFrame).await;
     }
-    socket.send(&ClientFrame::Auth { token: &canary }).await.unwrap();
+    socket.send(&ClientFrame::Auth { token: canary.clone() }).await.unwrap();
     expect_error(&mut socket, FrameErrorCode::AuthExpired).await;
     socket.auth(&token).await.unwrap();
     pong(&mut socket).await;
@@ -92,7 +92,7 @@ async fn expect_error(socket: &mut Socket, code: FrameErrorCode) {
             ServerFrame::Error(error) => return assert_eq!(error.code, code),
             // What was not acknowledged comes again at any time.
             ServerFrame::SeckillResult(_) | ServerFrame::OrderStatus(_) => {}
-            ServerFrame::Pong { .. } => panic!("a pong instead of {code}"),
+            other => panic!("{other:?} instead of {code}"),
         }
     }
 }

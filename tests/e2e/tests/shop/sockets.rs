@@ -32,7 +32,7 @@ async fn results_before_pong(socket: &mut Socket) -> Vec<OrderStatus> {
         match socket.next(SOON).await.unwrap().frame {
             ServerFrame::SeckillResult(result) | ServerFrame::OrderStatus(result) => results.push(result.order_status),
             ServerFrame::Pong { .. } => return results,
-            ServerFrame::Error(error) => panic!("{error:?}"),
+            other => panic!("{other:?} instead of a result or the pong"),
         }
     }
 }

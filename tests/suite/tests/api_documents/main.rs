@@ -21,7 +21,7 @@ use crate::source::{Answers, Source};
 const HTTP_FUNCTIONS: [&str; 6] = ["admin", "buy", "catalog", "chat-api", "orders", "pay-notify"];
 
 /// Struct → schema, by crate.
-const DOCUMENTS: [(&str, &str, &str); 42] = [
+const DOCUMENTS: [(&str, &str, &str); 55] = [
     ("functions/buy", "Body", "BuyBody"),
     ("functions/buy", "Accepted", "Accepted"),
     ("functions/orders", "ResultDocument", "Result"),
@@ -60,6 +60,19 @@ const DOCUMENTS: [(&str, &str, &str); 42] = [
     ("functions/admin", "DeadLetterList", "DeadLetters"),
     ("functions/admin", "LetterDocument", "DeadLetter"),
     ("functions/admin", "Redriven", "Redriven"),
+    ("functions/chat-api", "TicketDocument", "Ticket"),
+    ("functions/chat-api", "ListDocument", "SessionPage"),
+    ("functions/chat-api", "HistoryDocument", "MessagePage"),
+    ("functions/chat-api", "RatingBody", "RateBody"),
+    ("functions/chat-api", "RatingDocument", "Rating"),
+    ("functions/chat-api", "UploadBody", "UploadBody"),
+    ("functions/chat-api", "UploadDocument", "UploadForm"),
+    ("functions/chat-api", "AgentsDocument", "AgentList"),
+    ("functions/chat-api", "AgentDocument", "Agent"),
+    ("functions/chat-api", "AgentBody", "AgentBody"),
+    ("shared/chat", "SessionDocument", "ChatSession"),
+    ("shared/chat", "ImageDocument", "ChatImage"),
+    ("shared/chat", "Card", "ChatCard"),
     ("shared/sale", "Report", "AuditReport"),
     ("shared/sale", "Violation", "Violation"),
     ("shared/sale", "Counts", "AuditCounts"),
@@ -67,10 +80,12 @@ const DOCUMENTS: [(&str, &str, &str); 42] = [
 ];
 
 /// Enum → schema, by crate.
-const WORDS: [(&str, &str, &str); 12] = [
+const WORDS: [(&str, &str, &str); 14] = [
     ("functions/catalog", "PublicState", "ActivityState"),
     ("functions/admin", "RebuildState", "RebuildState"),
     ("functions/pay-notify", "NoticeStatus", "NoticeStatus"),
+    ("shared/chat", "AgentStatus", "AgentStatus"),
+    ("shared/chat", "SessionStatus", "ChatSessionStatus"),
     ("shared/sale", "Shown", "AdminActivityState"),
     ("shared/sale", "Drift", "Drift"),
     ("shared/sale", "Settled", "Settled"),
@@ -165,6 +180,11 @@ fn who_may_call_is_what_the_functions_ask_for() {
             (true, _) => &["admin"],
             // a signature instead of a token
             (false, true) if operation.path.starts_with("/api/pay/") => &["provider"],
+            // either side of a chat; what one side alone may do or see is named
+            (false, true) if operation.path == "/api/chat/agents" => &["agent", "admin"],
+            (false, true) if operation.path.starts_with("/api/chat/") && !operation.path.ends_with("/rate") => {
+                &["user", "agent"]
+            }
             (false, true) => &["user"],
             (false, false) => &[],
         };
@@ -238,7 +258,7 @@ fn bounds_are_those_of_the_code() {
     assert_eq!(schema("OrderNo")["pattern"], format!("^[A-Za-z0-9_-]{{1,{max_id}}}$"));
     assert_eq!(schema("RequestId")["pattern"], format!("^[A-Za-z0-9_.:-]{{1,{max_request_id}}}$"));
     let dearest = kernel::money::MAX_PRICE * u64::from(kernel::ids::MAX_QUANTITY);
-    let cases: [(&str, &str, i64); 24] = [
+    let cases: [(&str, &str, i64); 28] = [
         ("Quantity", "/maximum", kernel::ids::MAX_QUANTITY.into()),
         ("Price", "/maximum", kernel::money::MAX_PRICE.try_into().unwrap()),
         ("Amount", "/maximum", dearest.try_into().unwrap()),
@@ -251,6 +271,10 @@ fn bounds_are_those_of_the_code() {
         ("Rebuilt", "/properties/products/maxItems", sale::offer::MAX_PRODUCTS.try_into().unwrap()),
         ("ReconciledProduct", "/properties/drifts/maxItems", admin.constant("MAX_DRIFTS")),
         ("PaymentList", "/properties/items/maxItems", admin.constant("PAGE")),
+        ("RateBody", "/properties/comment/maxLength", chat::desk::life::MAX_COMMENT_CHARS.try_into().unwrap()),
+        ("AgentBody", "/properties/capacity/maximum", chat::desk::agents::MAX_CAPACITY.into()),
+        ("UploadBody", "/properties/size/maximum", chat::uploads::MAX_IMAGE_BYTES.try_into().unwrap()),
+        ("SessionPage", "/properties/items/maxItems", Source::read("functions/chat-api").constant("MAX_PAGE")),
         ("BlockBody", "/properties/reason/maxLength", sale::blacklist::MAX_REASON_CHARS.try_into().unwrap()),
         ("Blocked", "/properties/reason/maxLength", sale::blacklist::MAX_REASON_CHARS.try_into().unwrap()),
         ("ActivityBody", "/properties/payWindowSecs/maximum", sale::lifecycle::MAX_PAY_WINDOW_SECS.into()),
