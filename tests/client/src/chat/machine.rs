@@ -25,7 +25,7 @@ pub(super) const ACK_EVERY: Duration = Duration::from_secs(1);
 pub(super) const TYPING_EVERY: Duration = Duration::from_secs(3);
 /// A frame that is not answered for this long is sent again.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
-/// A connection that does not answer `ping` for this long is lost, whatever its socket says.
+/// A connection that does not answer `ping` for this long, nor says anything else, is lost, whatever its socket says.
 pub(super) const PONG_WITHIN: Duration = Duration::from_secs(20);
 /// An old connection is left after this, whether or not the new one has everything.
 pub(super) const HANDOVER_WITHIN: Duration = Duration::from_secs(10);
@@ -173,8 +173,9 @@ struct Link {
     id: LinkId,
     opened_at: Moment,
     greeted: bool,
-    /// A `ping` that is not answered.
+    /// The first `ping` that is not answered.
     pinged_at: Option<Moment>,
+    heard_at: Moment,
     ping_at: Moment,
     /// It has answered a `ping`: every session is known.
     ponged: bool,
@@ -325,6 +326,7 @@ impl Machine {
             opened_at: now,
             greeted: false,
             pinged_at: None,
+            heard_at: now,
             ping_at: now,
             ponged: false,
             renewing: None,
@@ -378,6 +380,9 @@ impl Machine {
     }
 
     fn heard(&mut self, now: Moment, link: LinkId, frame: ServerFrame) {
+        if let Some(link) = self.links.iter_mut().find(|known| known.id == link) {
+            link.heard_at = now;
+        }
         match frame {
             ServerFrame::Pong { heads } => self.pong(now, link, &heads),
             ServerFrame::SeckillResult(result) | ServerFrame::OrderStatus(result) => self.tell(Event::Result(result)),
@@ -785,7 +790,7 @@ impl Machine {
 
     fn give_up_dead(&mut self, now: Moment) {
         let signed_out = |link: &Link| link.renewing.is_some_and(|since| now >= since + SILENCE);
-        let is_dead = |link: &Link| link.pinged_at.is_some_and(|since| now >= since + PONG_WITHIN);
+        let is_dead = |link: &Link| link.pinged_at.is_some_and(|since| now >= since.max(link.heard_at) + PONG_WITHIN);
         let lost: Vec<(LinkId, bool)> = self
             .links
             .iter()
@@ -825,10 +830,8 @@ impl Machine {
 
     fn send_ping(&mut self, now: Moment, id: LinkId) {
         let heartbeat = self.heartbeat;
-        let Some(link) = self.links.last_mut().filter(|link| now >= link.ping_at && link.pinged_at.is_none()) else {
-            return;
-        };
-        link.pinged_at = Some(now);
+        let Some(link) = self.links.last_mut().filter(|link| now >= link.ping_at) else { return };
+        link.pinged_at.get_or_insert(now);
         link.ping_at = now + heartbeat;
         self.send(id, ClientFrame::Ping);
     }

@@ -46,8 +46,8 @@
 //!
 //! # Connections
 //!
-//! 14. **`ping` every 30 s.** It keeps the socket (and an agent's presence) alive and brings `heads`. No `pong` within 20 s: the
-//!     connection is dead, whatever the socket says.
+//! 14. **`ping` every 30 s.** It keeps the socket (and an agent's presence) alive and brings `heads`. No `pong` within 20 s, nor
+//!     anything else: the connection is dead, whatever the socket says.
 //! 15. **Come back after a random wait**, anywhere between nothing and a bound that doubles ("full jitter", [`Backoff`]):
 //!     a thousand clients that lost the same server must not return at once. Then rule 2.
 //! 16. **`rotate`: make before break.** A connection lives two hours at most. Open the next one beside it, do rule 2 there, speak
