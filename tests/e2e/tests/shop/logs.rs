@@ -58,7 +58,12 @@ async fn no_function_writes_down_what_clients_send() {
     shop.local.sweep().await;
     shop.audit().await;
     eventually("the socket is forgotten", SOON, async || {
-        let live = shop.local.connections().live(&buyer.id.parse().unwrap(), Clock::System.now()).await.unwrap();
+        let live = shop
+            .local
+            .connections()
+            .live(&chat::ids::Party::user(buyer.id.parse().unwrap()), Clock::System.now())
+            .await
+            .unwrap();
         live.is_empty().then_some(())
     })
     .await;

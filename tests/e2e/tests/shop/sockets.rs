@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chat::connections::{Connection, ConnectionState, Registration};
+use chat::ids::{Party, Side};
 use client::documents::{OrderStatus, ResultStatus};
 use client::frames::{FrameErrorCode, ServerFrame};
 use client::{ConnectOptions, Role, Socket};
@@ -98,7 +99,8 @@ async fn every_device_of_a_buyer_is_told_and_nobody_else() {
     }
     // A device that comes anew takes the place of its old socket.
     let mut phone_again = buyer.online_on("phone").await;
-    let live = shop.local.connections().live(&buyer.id.parse().unwrap(), Clock::System.now()).await.unwrap();
+    let live =
+        shop.local.connections().live(&Party::user(buyer.id.parse().unwrap()), Clock::System.now()).await.unwrap();
     assert_eq!(live.len(), 2, "{live:?}");
     let second = buyer.accepted(1, "k2").await;
     for socket in [&mut phone_again, &mut laptop] {
@@ -116,6 +118,7 @@ async fn a_dead_connection_is_removed_and_costs_the_order_nothing() {
     let connections = shop.local.connections();
     let now = Clock::System.now();
     let dead = Connection {
+        side: Side::User,
         connection_id: format!("dead{:x}", rand::random::<u32>()).try_into().unwrap(),
         user_id: buyer.id.parse().unwrap(),
         device: None,
@@ -132,7 +135,7 @@ async fn a_dead_connection_is_removed_and_costs_the_order_nothing() {
     buyer.wins(&order_no).await;
     alive.result_of(&order_no, SOON).await.unwrap();
     eventually("the dead connection is removed", SOON, async || {
-        let live = connections.live(&dead.user_id, Clock::System.now()).await.unwrap();
+        let live = connections.live(&dead.party(), Clock::System.now()).await.unwrap();
         live.iter().all(|connection| connection.connection_id != dead.connection_id).then_some(())
     })
     .await;
