@@ -210,6 +210,9 @@ pub struct Note {
     pub event: NoteEvent,
     #[serde(default)]
     pub agent_id: Option<String>,
+    /// Whose side closed it.
+    #[serde(default)]
+    pub by: Option<ChatRole>,
     /// In the reader's language.
     pub text: String,
 }
@@ -217,9 +220,7 @@ pub struct Note {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NoteEvent {
-    Opened,
     Joined,
-    Left,
     Transferred,
     Requeued,
     Reopened,
