@@ -237,8 +237,9 @@ fn policies_name_what_they_allow() {
             for resource in one_or_many(&statement["Resource"]) {
                 let wide = resource.as_str().is_some()
                     || resource["Fn::Sub"].as_str().is_some_and(|arn| {
-                        // a connection's id is the one thing that cannot be known before
-                        arn.strip_suffix("/@connections/*").unwrap_or(arn).contains('*')
+                        // a connection's id and an image's key are the two things that cannot be known before
+                        let known = arn.strip_suffix("/@connections/*").or_else(|| arn.strip_suffix("Bucket.Arn}/*"));
+                        known.unwrap_or(arn).contains('*')
                     });
                 assert!(!wide, "{name} allows {} on {resource}", statement["Action"]);
             }
