@@ -132,7 +132,7 @@ impl Uploads {
         Ok(Form { url: format!("{}/", self.bucket.url.url), fields, expires_at })
     }
 
-    /// Links to images, good for [`LINK_SECS`]. Never an error: a link that cannot be made is empty, and a later reading has it.
+    /// Links to images, good for [`LINK_SECS`]. Never an error: a link that cannot be made is left out, and a later reading has it.
     pub async fn links(&self, keys: impl IntoIterator<Item = &ImageKey>, now: UnixMillis) -> Links {
         match self.signer(now).await {
             Ok(signer) => {
@@ -166,9 +166,8 @@ impl fmt::Debug for Links {
 }
 
 impl Links {
-    /// Empty when it could not be made.
-    pub fn get(&self, key: &ImageKey) -> String {
-        self.0.get(key).cloned().unwrap_or_default()
+    pub fn get(&self, key: &ImageKey) -> Option<String> {
+        self.0.get(key).cloned()
     }
 }
 

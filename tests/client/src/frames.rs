@@ -187,7 +187,8 @@ pub enum Content {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Image {
     pub key: String,
-    pub url: String,
+    #[serde(default)]
+    pub url: Option<String>,
     pub content_type: String,
 }
 

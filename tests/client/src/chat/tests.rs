@@ -618,7 +618,7 @@ fn an_image_of_ones_own_gets_its_address_when_it_is_delivered() {
     assert_eq!(body(&bench), Body::Image { key: "s1/a.png".into(), url: None });
     let image = crate::frames::Image {
         key: "s1/a.png".into(),
-        url: "https://images/s1/a.png".into(),
+        url: Some("https://images/s1/a.png".into()),
         content_type: "image/png".into(),
     };
     let whole = MessageFrame { content: Content::Image(image), ..from_customer(2) };
