@@ -60,7 +60,8 @@ struct DriftDocument {
     drift: Drift,
 }
 
-/// `POST …/reconcile?dryRun=`: compares every order with its hold, and puts right what does not fit.
+/// `POST …/reconcile?dryRun=`: compares every order with its hold, and puts right what does not fit. Units of orders that have
+/// FAILED are left to the sweep, which can tell their buyers first.
 pub(crate) async fn reconcile(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
     let dry_run = request.query::<bool>("dryRun")?.unwrap_or(false);
     let mut products = Vec::new();
@@ -250,6 +251,23 @@ impl LetterDocument {
     }
 }
 
+/// What the change log says of a letter that was done away with.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LetterEnd<'a> {
+    message_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order_no: Option<&'a OrderNo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settled: Option<Settled>,
+}
+
+impl<'a> LetterEnd<'a> {
+    fn of(letter: &'a LetterDocument) -> Self {
+        Self { message_id: &letter.message_id, order_no: letter.order_no.as_ref(), settled: letter.settled }
+    }
+}
+
 /// `GET /api/admin/dlq`: at most a hundred dead letters; they stay.
 pub(crate) async fn dead_letters(state: &State) -> Result<Response, Problem> {
     let letters = state.dead_letters.list().await.map_err(|error| failed(&error.into()))?;
@@ -276,6 +294,8 @@ pub(crate) async fn settle(state: &State, admin: &UserId) -> Result<Response, Pr
     let settled = settled.map_err(|error| failed(&error))?;
     let items = settled.into_iter().map(|(letter, settled)| LetterDocument::of(letter, Some(settled))).collect();
     let answer = DeadLetterList { items };
-    note(state, SYSTEM, admin, "settle-dead-letters".to_owned(), &answer).await;
+    // Without the bodies: a hundred of them may be more than an item holds.
+    let ends: Vec<LetterEnd> = answer.items.iter().map(LetterEnd::of).collect();
+    note(state, SYSTEM, admin, "settle-dead-letters".to_owned(), &ends).await;
     Response::json(200, &answer)
 }
