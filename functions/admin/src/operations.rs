@@ -10,6 +10,7 @@ use sale::rebuild::Readiness;
 use sale::reconcile::{self, Drift, Repair};
 use sale::store::offers::{OfferRow, SYSTEM};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::documents::ChangesDocument;
 use crate::{State, failed, note};
@@ -251,23 +252,6 @@ impl LetterDocument {
     }
 }
 
-/// What the change log says of a letter that was done away with.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct LetterEnd<'a> {
-    message_id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    order_no: Option<&'a OrderNo>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    settled: Option<Settled>,
-}
-
-impl<'a> LetterEnd<'a> {
-    fn of(letter: &'a LetterDocument) -> Self {
-        Self { message_id: &letter.message_id, order_no: letter.order_no.as_ref(), settled: letter.settled }
-    }
-}
-
 /// `GET /api/admin/dlq`: at most a hundred dead letters; they stay.
 pub(crate) async fn dead_letters(state: &State) -> Result<Response, Problem> {
     let letters = state.dead_letters.list().await.map_err(|error| failed(&error.into()))?;
@@ -295,7 +279,8 @@ pub(crate) async fn settle(state: &State, admin: &UserId) -> Result<Response, Pr
     let items = settled.into_iter().map(|(letter, settled)| LetterDocument::of(letter, Some(settled))).collect();
     let answer = DeadLetterList { items };
     // Without the bodies: a hundred of them may be more than an item holds.
-    let ends: Vec<LetterEnd> = answer.items.iter().map(LetterEnd::of).collect();
+    let end = |letter: &LetterDocument| json!({"messageId": letter.message_id, "orderNo": letter.order_no, "settled": letter.settled});
+    let ends: Vec<Value> = answer.items.iter().map(end).collect();
     note(state, SYSTEM, admin, "settle-dead-letters".to_owned(), &ends).await;
     Response::json(200, &answer)
 }
