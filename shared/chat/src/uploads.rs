@@ -342,7 +342,7 @@ mod tests {
     #[tokio::test]
     async fn a_link_carries_the_session_token() {
         let uploads = uploads("b1", "http://127.0.0.1:4566/b1", Some("a/b+c="));
-        let link = uploads.links([&key()], at("2026-05-28T20:26:40")).await.get(&key());
+        let link = uploads.links([&key()], at("2026-05-28T20:26:40")).await.get(&key()).unwrap();
         assert!(link.starts_with(&format!("http://127.0.0.1:4566/b1/{KEY}?")), "{link}");
         assert!(link.contains("X-Amz-Security-Token=a%2Fb%2Bc%3D"), "{link}");
         assert!(link.contains("X-Amz-Expires=3600"), "{link}");
