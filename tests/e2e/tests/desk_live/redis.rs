@@ -27,6 +27,11 @@ pub(crate) async fn pause(redis: &mut redis::aio::MultiplexedConnection, pause: 
     paused.unwrap();
 }
 
+async fn answers(mut redis: redis::aio::MultiplexedConnection) -> bool {
+    let pong = tokio::time::timeout(NO_ANSWER, redis::cmd("PING").query_async::<String>(&mut redis)).await;
+    pong.is_ok_and(|pong| pong.is_ok())
+}
+
 #[tokio::test]
 async fn no_function_of_the_chat_knows_of_a_redis() {
     let floor = Floor::beside().await;
@@ -49,11 +54,7 @@ async fn while_redis_answers_nobody_people_are_served_and_talk() {
     let first = one.is_served().await;
     let mut redis = owner(&floor).await;
     pause(&mut redis, PAUSE).await;
-    let ping = async |mut redis: redis::aio::MultiplexedConnection| {
-        let pong = tokio::time::timeout(NO_ANSWER, redis::cmd("PING").query_async::<String>(&mut redis));
-        pong.await.ok()
-    };
-    assert_eq!(ping(redis.clone()).await.map(|_| ()), None, "Redis still answers");
+    assert!(!answers(redis.clone()).await, "Redis still answers");
 
     assert_eq!(one.text(&first, "hello").await.unwrap().seq, 2);
     let second = two.is_served().await;
@@ -64,10 +65,6 @@ async fn while_redis_answers_nobody_people_are_served_and_talk() {
     two.sees(&second, "the end", |it| it.status == SessionStatus::Closed).await;
     assert_eq!(floor.with(&first).await, "open g1", "nobody was moved");
 
-    eventually("Redis is back", SOON, async || {
-        let fresh = owner(&floor).await;
-        ping(fresh).await.map(|_| ())
-    })
-    .await;
+    eventually("Redis is back", SOON, async || answers(redis.clone()).await.then_some(())).await;
     floor.close().await;
 }

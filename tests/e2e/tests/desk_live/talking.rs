@@ -228,7 +228,8 @@ async fn what_is_said_before_the_first_frame_comes_by_replay_once() {
 #[tokio::test]
 async fn lost_pushes_are_noticed_by_the_next_one_or_by_the_heartbeat() {
     let floor = Floor::alone().await;
-    let agent = floor.agent("g1").await;
+    let agent = floor.person(Role::Agent, &floor.id("g1"), |options| options.heartbeat(QUICK)).await;
+    agent.status(client::frames::AgentStatus::Online).await.unwrap();
     let customer = floor.person(Role::User, &floor.id("u1"), |options| options.heartbeat(QUICK)).await;
     let session_id = customer.is_served().await;
     let deaf = floor.function(&[NOWHERE]).await;
