@@ -77,6 +77,12 @@ impl ChatHouse {
         Service::new(postman, self.desk.clone(), uploads(), clock)
     }
 
+    /// The customer service over a client of the test, which sees what is asked of the tables.
+    pub fn service_over(&self, client: &aws_sdk_dynamodb::Client) -> Service {
+        let postman = Postman::new(client.clone(), CONNECTIONS.to_owned(), &self.gateway.client, self.clock.clone());
+        Service::new(postman, Desk::new(client.clone(), CHAT.to_owned()), uploads(), self.clock.clone())
+    }
+
     pub fn now(&self) -> UnixMillis {
         self.clock.now()
     }

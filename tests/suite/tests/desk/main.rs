@@ -7,6 +7,7 @@
 )]
 
 mod assigning;
+mod cost;
 mod hall;
 mod interleavings;
 mod reading;

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::house::{PRICE, Recorder, TestSale, order_key, payment_key};
-use crate::wire::{Message, Wire};
+use suite::wire::{Message, Wire};
 
 /// A payment provider that may refuse.
 struct Bank {
