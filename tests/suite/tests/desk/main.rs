@@ -10,6 +10,7 @@ mod assigning;
 mod cost;
 mod hall;
 mod interleavings;
+mod model;
 mod reading;
 mod sending;
 mod sweeping;
