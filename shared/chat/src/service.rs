@@ -396,9 +396,11 @@ impl Service {
         if connection.state == ConnectionState::Live || !self.go_live(&connection).await? {
             return Ok(false);
         }
-        let mut missed = self.results(&connection).await?;
-        missed.extend(self.missed_by(&connection).await?);
-        self.postman.send(&connection, &missed).await;
+        if !connection.is_expired(self.now()) {
+            let mut missed = self.results(&connection).await?;
+            missed.extend(self.missed_by(&connection).await?);
+            self.postman.send(&connection, &missed).await;
+        }
         Ok(true)
     }
 

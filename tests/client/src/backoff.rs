@@ -5,6 +5,11 @@
 
 use std::time::Duration;
 
+/// Coming back after a break: the bound of the first wait, and of the longest. API Gateway takes 500 new sockets a second, so a
+/// thousand clients that lost the same server need two.
+pub(crate) const FIRST_RECONNECT: Duration = Duration::from_secs(2);
+pub(crate) const LONGEST_RECONNECT: Duration = Duration::from_secs(15);
+
 /// Growing random waits. One per thing that is being tried.
 #[derive(Debug, Clone)]
 pub struct Backoff {
@@ -52,5 +57,19 @@ mod tests {
         let waits: std::collections::HashSet<_> =
             (0..20).map(|_| Backoff::new(Duration::from_secs(1), Duration::from_secs(1)).next_wait(None)).collect();
         assert!(waits.len() > 10, "{waits:?}");
+    }
+
+    /// C29: a thousand clients that lost the same server. API Gateway takes 500 new sockets a second.
+    #[test]
+    fn a_thousand_that_were_cut_off_together_do_not_come_back_together() {
+        let mut tenths = [0u32; 10];
+        for _ in 0..1_000 {
+            let wait = Backoff::new(FIRST_RECONNECT, LONGEST_RECONNECT).next_wait(None);
+            tenths[(wait.as_secs_f64() / FIRST_RECONNECT.as_secs_f64() * 10.0).min(9.0) as usize] += 1;
+        }
+        // 100 each, give or take: seven times the deviation of chance.
+        assert!(tenths.iter().all(|clients| (35..=165).contains(clients)), "{tenths:?}");
+        let a_second = 1_000.0 / FIRST_RECONNECT.as_secs_f64();
+        assert!(a_second <= 500.0, "{a_second} new sockets a second");
     }
 }

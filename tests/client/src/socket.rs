@@ -16,6 +16,7 @@ use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, header};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message, Utf8Bytes};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
+use crate::backoff::{FIRST_RECONNECT, LONGEST_RECONNECT};
 use crate::documents::OrderStatus;
 use crate::frames::{ClientFrame, FrameErrorCode, SeckillResult, ServerFrame};
 use crate::{Backoff, ClientError, Stack, Token};
@@ -28,10 +29,8 @@ const HEARTBEAT: Duration = Duration::from_secs(30);
 /// Frames that may wait to be read. A reader that falls behind makes the server wait.
 const INBOX_FRAMES: usize = 256;
 const OUTBOX_FRAMES: usize = 16;
-/// Coming back after a break: tries, the first wait and the longest.
+/// Tries to come back after a break.
 const RECONNECT_TRIES: u32 = 6;
-const FIRST_RECONNECT: Duration = Duration::from_millis(500);
-const LONGEST_RECONNECT: Duration = Duration::from_secs(8);
 /// After RETRY_LATER.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(5);

@@ -12,15 +12,13 @@ use tokio::time::MissedTickBehavior;
 
 use super::machine::{Input, LinkId, OpId, Output, Wish};
 use super::{ChatOptions, Event, Happened, Outcome, Shared};
+use crate::backoff::{FIRST_RECONNECT, LONGEST_RECONNECT};
 use crate::frames::{ClientFrame, SeckillResult};
 use crate::socket::{ConnectOptions, Received, Socket};
 use crate::{Backoff, ClientError};
 
 /// How often the machine looks at the clock.
 const TICK: Duration = Duration::from_millis(100);
-/// Coming back: the first wait and the longest.
-const FIRST_RECONNECT: Duration = Duration::from_millis(500);
-const LONGEST_RECONNECT: Duration = Duration::from_secs(15);
 /// Handshakes refused in a row after which the credentials are taken for bad. Tickets are single-use and may be lost, so
 /// one refusal says little.
 const MAX_REFUSALS: u32 = 5;
