@@ -74,6 +74,7 @@ impl ChatHouse {
     pub fn service_over(&self, client: &aws_sdk_dynamodb::Client) -> Service {
         let postman = Postman::new(client.clone(), CONNECTIONS.to_owned(), &self.gateway.client, self.clock.clone());
         Service::new(postman, Desk::new(client.clone(), CHAT.to_owned()), uploads(), self.clock.clone())
+    }
 
     /// The service with another connections table, which may not be there.
     pub fn service_on(&self, connections_table: &str) -> Service {
