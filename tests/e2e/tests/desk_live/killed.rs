@@ -135,3 +135,29 @@ async fn killed_after_a_session_was_closed_it_is_closed_and_the_next_is_served()
     agent.sees(&waiting, "the next", |it| it.status == SessionStatus::Open).await;
     floor.close().await;
 }
+
+#[tokio::test]
+async fn killed_after_a_session_went_back_to_the_queue_it_waits_there_and_is_served() {
+    let floor = Floor::alone().await;
+    let agent = floor.attentive(Role::Agent, "g1").await;
+    agent.status(client::frames::AgentStatus::Online).await.unwrap();
+    let customer = floor.attentive(Role::User, "u1").await;
+    let session_id = customer.is_served().await;
+    agent.status(client::frames::AgentStatus::Busy).await.unwrap();
+    let since = floor.session(&session_id).await.waiting_since;
+    let transfer = json!({"type": "transfer", "sessionId": session_id});
+    floor.dies_at("chat.move.after", Role::Agent, &agent.id, &transfer).await;
+
+    let waits = customer.sees(&session_id, "that it waits", |it| it.status == SessionStatus::Waiting).await;
+    assert_eq!((waits.queue_position, waits.agent_id), (Some(1), None));
+    assert_eq!(floor.session(&session_id).await.waiting_since, since);
+    agent.wait_for("it to be gone", |machine| machine.sessions().count() == 0, SOON).await.unwrap();
+    let mut line = floor.live(Role::Agent, &agent.id).await;
+    assert_eq!(line.code(transfer).await, FrameErrorCode::NotFound, "it was given away the first time");
+    floor.audit().await;
+    let other = floor.attentive(Role::Agent, "g2").await;
+    other.status(client::frames::AgentStatus::Online).await.unwrap();
+    other.has(&session_id, 3).await;
+    customer.sees(&session_id, "the other agent", |it| it.agent_id.as_ref() == Some(&other.id)).await;
+    floor.close().await;
+}

@@ -13,6 +13,7 @@ use e2e::SOON;
 use e2e::shop::done;
 use futures_util::future::join_all;
 use rand::random_range;
+use tokio::sync::Notify;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 
@@ -23,6 +24,8 @@ use crate::redis;
 const QUIET_WORDS: usize = 40;
 /// Everybody is back, and everything is here: on a machine that others use too.
 const CALM_WITHIN: Duration = Duration::from_secs(120);
+/// Longer than anybody is silent.
+const MIDDLE_WITHIN: Duration = Duration::from_secs(3);
 const REDIS_PAUSE: Duration = Duration::from_secs(5);
 
 struct Size {
@@ -71,12 +74,14 @@ impl Talker {
     /// Talks until then, while the connection breaks again and again.
     async fn endure(&mut self, until: Instant) {
         let Self { person, session_id, acknowledged, duplicates, drops, .. } = self;
+        let speaks = Notify::new();
         let talking = async {
             for nth in 1.. {
                 if Instant::now() >= until {
                     return;
                 }
                 let word = format!("{} says {nth}", person.id);
+                speaks.notify_waiters();
                 let sent = person.text(session_id, &word).await.unwrap();
                 *duplicates += usize::from(sent.duplicate);
                 assert_eq!(acknowledged.insert(sent.seq, word), None, "two words have the number {}", sent.seq);
@@ -88,6 +93,11 @@ impl Talker {
                 tokio::time::sleep(Duration::from_millis(random_range(1_000..8_000))).await;
                 if Instant::now() >= until {
                     return;
+                }
+                if random_range(0..2) == 0 {
+                    // In the middle of a word, whose answer is lost then. There may be none any more.
+                    tokio::time::timeout(MIDDLE_WITHIN, speaks.notified()).await.ok();
+                    tokio::time::sleep(Duration::from_millis(random_range(0..100))).await;
                 }
                 person.drop_connection().await.unwrap();
                 *drops += 1;

@@ -289,7 +289,7 @@ async fn what_is_shown_is_what_was_sent_or_it_is_refused() {
     other.has(&session_id, head).await;
     assert_eq!(other.said(&session_id), agent.said(&session_id), "the replay");
     let history = done(agent.api.chat_messages(&session_id, Stretch::Newest, None).await);
-    let read: Vec<_> = history.items.into_iter().filter_map(|item| match item.content {
+    let read = history.items.into_iter().filter_map(|item| match item.content {
         Content::Text(text) => Some(text),
         Content::Image(_) | Content::Card(_) | Content::System(_) => None,
     });
