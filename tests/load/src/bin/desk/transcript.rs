@@ -100,7 +100,7 @@ fn print(lines: &[Line]) -> String {
             printed.push(format!("            {:SPEAKER_WIDTH$}  ({} s later)", "", silence.as_secs()));
         }
         last = Some(*at);
-        let time = at.to_zoned(zone.clone()).strftime("%H:%M:%S");
+        let time = zone.to_datetime(*at).strftime("%H:%M:%S");
         printed.push(if speaker.is_empty() {
             format!("  {time}  {:>SPEAKER_WIDTH$}  {text}", "·")
         } else {
