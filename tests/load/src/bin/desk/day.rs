@@ -16,14 +16,14 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
 use load::calls::{accepted, insist, within};
-use load::error::DemoError;
+use load::error::{DemoError, chain};
 use load::progress::{Phase, Progress};
 use tokio::sync::{Mutex, watch};
 
 use crate::agent::Agent;
 use crate::cast::{self, Part};
 use crate::customer::{Customer, come_back, cut_and_return};
-use crate::hall::{Hall, Who};
+use crate::hall::{Hall, Who, essence};
 use crate::judge::{Absence, Conversation, LOST_WITHIN, Promise, Record, Sample, View};
 use crate::settings::Settings;
 
@@ -37,8 +37,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Until the first customers are served.
 const OPEN_WITHIN: Duration = Duration::from_secs(60);
 /// The whole day, and so much more for each customer.
-const DAY: Duration = Duration::from_secs(420);
-const DAY_EACH: Duration = Duration::from_secs(15);
+const DAY: Duration = Duration::from_secs(300);
+const DAY_EACH: Duration = Duration::from_secs(10);
 /// How often the supervisor looks.
 const SUPERVISE: Duration = Duration::from_secs(1);
 /// From the first words to the mishaps, and between them.
@@ -93,7 +93,11 @@ impl Day<'_> {
                 () = self.supervise(&mut samples) => {}
             }
         });
-        talked.await?;
+        // A day without an end is judged too: then it says what is missing.
+        if let Err(error) = talked.await {
+            self.progress.say(&chain(&error));
+            self.where_everybody_is(&agents, &customers);
+        }
         over.finish();
 
         for agent in &agents {
@@ -397,11 +401,34 @@ impl Day<'_> {
 
     // ---- after
 
+    /// For whoever has to find out why a day did not end.
+    fn where_everybody_is(&self, agents: &[Agent], customers: &[Customer]) {
+        let of_agents = agents.iter().map(|agent| (&agent.who, &agent.client));
+        let of_customers = customers.iter().map(|customer| (&customer.who, &customer.client));
+        for (who, client) in of_agents.chain(of_customers) {
+            for id in client.sessions() {
+                let Some(state) = client.session(&id) else { continue };
+                let has = client.messages(&id);
+                let last = has.last().map(essence).unwrap_or_default();
+                let agent = state.agent_id.unwrap_or_default();
+                self.progress.say(&format!(
+                    "  {:8} {} {:?} {agent}, has {} of {}, the last: {last}",
+                    who.name,
+                    state.session_no,
+                    state.status,
+                    has.len(),
+                    state.head
+                ));
+            }
+        }
+    }
+
     /// Everybody's view of every conversation, and the service's.
     async fn collect(&self, customers: &[Customer], agents: &[Agent]) -> Result<Vec<Conversation>, DemoError> {
         let mut conversations = Vec::new();
-        for customer in customers {
-            if let Err(error) = customer.client.settled(SETTLED_WITHIN).await {
+        let settled = customers.iter().map(|customer| customer.client.settled(SETTLED_WITHIN));
+        for (customer, settled) in customers.iter().zip(join_all(settled).await) {
+            if let Err(error) = settled {
                 self.hall.failed(&customer.who, &error);
             }
             let id = customer.id();

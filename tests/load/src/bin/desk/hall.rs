@@ -1,7 +1,7 @@
 //! What is written down while it happens: what each client heard and when, what was acknowledged, and scenes for the reader.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::chat::{Body, Event, Happened, Message, Sent};
@@ -9,6 +9,7 @@ use client::frames::{Author, ChatRole, SessionStatus};
 use client::{ChatClient, ClientError};
 use jiff::Timestamp;
 use load::error::chain;
+use load::progress::Progress;
 use tokio::sync::broadcast;
 
 use crate::judge::{Ledger, Promise};
@@ -116,14 +117,15 @@ pub(crate) struct Log {
 /// Everybody writes into it.
 #[derive(Debug)]
 pub(crate) struct Hall {
+    progress: Arc<Progress>,
     began: Instant,
     began_at: Timestamp,
     log: Mutex<Log>,
 }
 
 impl Hall {
-    pub(crate) fn new() -> Self {
-        Self { began: Instant::now(), began_at: Timestamp::now(), log: Mutex::default() }
+    pub(crate) fn new(progress: Arc<Progress>) -> Self {
+        Self { progress, began: Instant::now(), began_at: Timestamp::now(), log: Mutex::default() }
     }
 
     pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
@@ -152,6 +154,7 @@ impl Hall {
 
     /// Something went otherwise than anybody meant it to.
     pub(crate) fn failed(&self, who: &Who, error: &ClientError) {
+        self.progress.say(&format!("{}: {}", who.name, chain(error)));
         self.judge(Promise::NothingUnexpected, false, &who.name, || chain(error));
     }
 

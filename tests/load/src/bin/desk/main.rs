@@ -60,8 +60,8 @@ async fn main() -> ExitCode {
 async fn run(settings: &Settings) -> Result<bool, DemoError> {
     let stack = Stack::from_outputs(settings.outputs())?;
     let api = Api::new(&stack)?;
-    let progress = Progress::new();
-    let hall = Arc::new(Hall::new());
+    let progress = Arc::new(Progress::new());
+    let hall = Arc::new(Hall::new(Arc::clone(&progress)));
     let run = format!("desk-{}", jiff::Timestamp::now().as_second());
     progress.say(&format!(
         "{} customers come to {} agents with room for {} each, against {}",
