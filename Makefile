@@ -72,6 +72,13 @@ ORDERS ?= 10000
 recovery: setup build ## how long a sale of ORDERS=10000 orders is closed when Redis forgets everything
 	@HOTCAKE_STATE=target/chaos-stack $(STACK) run target/quick/chaos recovery $(ORDERS)
 
+SOAK_SECS ?= 90
+SOAK_SESSIONS ?= 20
+.PHONY: soak
+soak: setup build ## customers and agents talk while their connections break, on a stack of its own: SOAK_SECS=90 SOAK_SESSIONS=20
+	@HOTCAKE_STATE=target/soak-stack SOAK_SECS=$(SOAK_SECS) SOAK_SESSIONS=$(SOAK_SESSIONS) \
+	  $(STACK) run cargo test $(LOCAL) --test desk_live soak:: -- --nocapture
+
 .PHONY: lint
 lint: setup ## formatting, clippy, the template
 	@cargo fmt --all --check

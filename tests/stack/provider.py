@@ -5,7 +5,6 @@
     GET  /v1/ledger     what was really taken and paid back: the demo holds the shop's books against it
     GET  /pay/{id}      the cashier's page
     POST /pay/{id}      what its buttons do: {"outcome": "SUCCESS" | "FAILED"}. Money is taken, the shop gets its notice
-    POST /control       {"refuse": n}: the next n calls of /v1 answer 503
 
 Notices are repeated until the shop answers {"code": "SUCCESS"}. The cashier does not look at `expiresAt`: money that comes late is
 what shops have to live with. Tests may say more when they pay: how many `copies` of the notice come at once, after how many `delayMs`,
@@ -94,7 +93,6 @@ PAYMENT = (
     {"expiresAt": TEXT},
 )
 REFUND = ({"merchantId": matches(ID), "transactionId": matches(ID), **AMOUNT}, {})
-CONTROL = ({"refuse": lambda value: whole(value, 0)}, {})
 PAYING = (
     {"outcome": lambda value: value in ("SUCCESS", "FAILED")},
     {
@@ -119,7 +117,6 @@ class Provider:
         self.prepared: dict[str, dict] = {}
         self.by_order: dict[str, str] = {}
         self.payments: dict[str, dict] = {}
-        self.refuse = 0
         self.file = open(ledger, "w", encoding="utf-8", buffering=1)  # closed with the process
         # the shop is on this machine: no proxy of the developer's is asked
         self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -128,10 +125,6 @@ class Provider:
         return hmac.new(self.key, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
     def authenticate(self, headers, body: bytes) -> None:
-        with self.lock:
-            if self.refuse > 0:
-                self.refuse -= 1
-                raise Refusal(503, "out of order")
         merchant, timestamp, signature = (headers.get(f"x-pay-{name}") or "" for name in ("merchant", "timestamp", "signature"))
         known = merchant == self.merchant_id and hmac.compare_digest(signature.encode(), self.sign(timestamp, body).encode())
         if not known or not timestamp.isdecimal() or abs(int(timestamp) - time.time()) > MAX_SKEW_SECS:
@@ -269,10 +262,6 @@ class Handler(BaseHTTPRequestHandler):
             return document(self.provider.prepare(members(wanted, *PAYMENT)))
         if self.path == "/v1/refunds":
             return document(self.provider.refund(members(wanted, *REFUND)))
-        if self.path == "/control":
-            with self.provider.lock:
-                self.provider.refuse = members(wanted, *CONTROL)["refuse"]
-            return document({})
         if (prepay_id := self.cashier()) is not None:
             return document(self.provider.pay(prepay_id, members(wanted, *PAYING)))
         raise Refusal(404, "no such route")

@@ -105,14 +105,11 @@ pub(crate) struct ProductBody {
     limit_period: LimitPeriod,
     #[serde(default)]
     unlimited: bool,
-    #[serde(default = "on_sale")]
-    on_sale: bool,
+    /// Absent: as it is.
+    #[serde(default)]
+    on_sale: Option<bool>,
     #[serde(default)]
     image: Option<String>,
-}
-
-const fn on_sale() -> bool {
-    true
 }
 
 impl ProductBody {

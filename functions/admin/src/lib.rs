@@ -214,6 +214,10 @@ fn done<T>(result: Result<Edit<T>, SaleError>) -> Result<T, Problem> {
             "limitPeriod is fixed when a product is put up.",
             "limitPeriod 在上架时确定，不能更改。",
         )),
+        EditRefusal::DaysAreFixed => Problem::validation(Text::new(
+            "timeZone says where days begin, which is fixed once a product with a limit for each day has its gate: send the one that it had.",
+            "timeZone 决定每日限购的起始时刻，按日限购的商品预热后不能更改，请提交原有的时区。",
+        )),
         EditRefusal::GateNotReady => Problem::new(
             503,
             "NOT_READY",

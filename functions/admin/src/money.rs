@@ -1,22 +1,23 @@
 //! Payments that need people, or needed a refund.
 
 use kernel::ids::{ActivityId, MerchantId, OrderNo, TransactionId, UserId};
-use kernel::time::{Rfc3339, UnixMillis};
+use kernel::time::Rfc3339;
 use platform::http::{Problem, Request, Response, Text};
 use sale::store::offers::SYSTEM;
-use sale::store::payments::{Mismatch, PaymentRow, PaymentState};
+use sale::store::payments::{Cursor, Mismatch, PaymentRow, PaymentState};
 use serde::Serialize;
 
 use crate::{State, failed, note};
 
 /// Payments in one answer.
 const PAGE: u16 = 100;
-/// Later than any payment is due.
-const EVER: UnixMillis = UnixMillis::new(i64::MAX);
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct PaymentList {
     items: Vec<PaymentDocument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -62,7 +63,7 @@ impl From<PaymentRow> for PaymentDocument {
     }
 }
 
-/// `GET /api/admin/payments?state=`: at most a hundred, the oldest first.
+/// `GET /api/admin/payments?state=&cursor=`: a hundred a page; what went back last first, of others the oldest.
 pub(crate) async fn list(state: &State, request: &Request) -> Result<Response, Problem> {
     let wanted: Option<String> = request.query("state")?;
     let listed = [PaymentState::RefundDue, PaymentState::Unmatched, PaymentState::Refunded];
@@ -72,12 +73,26 @@ pub(crate) async fn list(state: &State, request: &Request) -> Result<Response, P
             "state 须为 REFUND_DUE、UNMATCHED 或 REFUNDED。",
         )));
     };
-    let rows = state.stores.payments.in_state(wanted, EVER, PAGE).await.map_err(|error| failed(&error.into()))?;
-    Response::json(200, &PaymentList { items: rows.into_iter().map(PaymentDocument::from).collect() })
+    let cursor = match request.query::<String>("cursor")? {
+        None => None,
+        Some(opaque) => Some(Cursor::decode(&opaque).map_err(|_| {
+            Problem::validation(Text::new(
+                "cursor is not one that this list gave out.",
+                "cursor 不是本列表返回的游标。",
+            ))
+        })?),
+    };
+    let page = state.stores.payments.list(wanted, PAGE, cursor.as_ref()).await;
+    let page = page.map_err(|error| failed(&error.into()))?;
+    let document = PaymentList {
+        items: page.payments.into_iter().map(PaymentDocument::from).collect(),
+        next_cursor: page.next.as_ref().map(Cursor::encode),
+    };
+    Response::json(200, &document)
 }
 
 /// `POST /api/admin/payments/{transactionId}/refund`: an unmatched payment is to be paid back. Of one that is to be, or is,
-/// already, nothing changes.
+/// already, nothing changes. One that was made to somebody else cannot be.
 pub(crate) async fn refund(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
     let transaction_id: TransactionId = request.path("transactionId").map_err(|_| Problem::not_found())?;
     let payments = &state.stores.payments;
@@ -88,12 +103,15 @@ pub(crate) async fn refund(state: &State, request: &Request, admin: &UserId) -> 
     let answer = PaymentDocument::from(row);
     if decided {
         note(state, SYSTEM, admin, format!("refund {transaction_id}"), &answer).await;
-    } else if answer.state == PaymentState::Matched {
-        return Err(Problem::new(
-            409,
-            "ORDER_STATE",
-            Text::new("This payment made its order PAID.", "该笔付款对应的订单已支付完成。"),
-        ));
+        return Response::json(200, &answer);
     }
-    Response::json(200, &answer)
+    let why = match answer.state {
+        PaymentState::RefundDue | PaymentState::Refunded => return Response::json(200, &answer),
+        PaymentState::Matched => Text::new("This payment made its order PAID.", "该笔付款对应的订单已支付完成。"),
+        PaymentState::Unmatched => Text::new(
+            "This payment was made to another merchant, who alone can pay it back.",
+            "该笔付款的收款方是其他商户，只能由对方退款。",
+        ),
+    };
+    Err(Problem::new(409, "ORDER_STATE", why))
 }

@@ -51,7 +51,7 @@ struct AgentsDocument<'a> {
     waiting: u32,
 }
 
-pub(crate) async fn list(state: &State, request: &Request) -> Result<Response, Problem> {
+pub(crate) async fn everybody(state: &State, request: &Request) -> Result<Response, Problem> {
     let now = state.clock.now();
     request.authenticate_one_of(&state.verifier, now, &[Role::Agent, Role::Admin])?;
     let agents = state.service.desk().agents().await.map_err(failed)?;

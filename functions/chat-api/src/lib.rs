@@ -58,7 +58,7 @@ pub async fn handle(state: &State, request: Request) -> Result<Response, Problem
         "GET /api/chat/sessions/{sessionId}/messages" => sessions::messages(state, &request).await,
         "POST /api/chat/sessions/{sessionId}/rate" => sessions::rate(state, &request).await,
         "POST /api/chat/uploads" => uploads::form(state, &request).await,
-        "GET /api/chat/agents" => agents::list(state, &request).await,
+        "GET /api/chat/agents" => agents::everybody(state, &request).await,
         "PUT /api/admin/agents/{agentId}" => agents::set_capacity(state, &request).await,
         _ => Err(Problem::not_found()),
     }

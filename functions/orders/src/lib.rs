@@ -2,7 +2,7 @@
 //!
 //! A cancellation moves rows only, so this function needs neither the cache nor the sockets: `order-due` tells them.
 
-use kernel::ids::OrderNo;
+use kernel::ids::{MerchantId, OrderNo};
 use kernel::time::{Clock, Rfc3339, UnixMillis};
 use platform::auth::{AuthConfig, Role, Verifier};
 use platform::boot::{self, Boot};
@@ -28,6 +28,7 @@ pub struct Config {
     offers_table: String,
     reminder_queue_url: String,
     payment_secret_arn: String,
+    pay_merchant_id: MerchantId,
     pay_provider_url: String,
     pay_notify_url: String,
     auth: AuthConfig,
@@ -39,6 +40,7 @@ impl FromEnv for Config {
         let offers_table = env.required("OFFERS_TABLE");
         let reminder_queue_url = env.required("REMINDER_QUEUE_URL");
         let payment_secret_arn = env.required("PAYMENT_SECRET_ARN");
+        let pay_merchant_id = env.required("PAY_MERCHANT_ID");
         let pay_provider_url = env.required("PAY_PROVIDER_URL");
         let pay_notify_url = env.required("PAY_NOTIFY_URL");
         let auth = AuthConfig::from_env(env);
@@ -47,6 +49,7 @@ impl FromEnv for Config {
             offers_table: offers_table?,
             reminder_queue_url: reminder_queue_url?,
             payment_secret_arn: payment_secret_arn?,
+            pay_merchant_id: pay_merchant_id?,
             pay_provider_url: pay_provider_url?,
             pay_notify_url: pay_notify_url?,
             auth: auth?,
@@ -78,7 +81,7 @@ impl State {
                 clock: Clock::System,
             },
             reminders: Reminders::new(aws_sdk_sqs::Client::new(&boot.aws), config.reminder_queue_url.clone()),
-            provider: Provider::new(url, account.merchant_id, signer, Clock::System)?,
+            provider: Provider::new(url, config.pay_merchant_id.clone(), signer, Clock::System)?,
             notify_url: config.pay_notify_url.clone(),
             verifier,
             clock: Clock::System,

@@ -22,6 +22,7 @@ pub struct Config {
     payments_table: String,
     reminder_queue_url: String,
     payment_secret_arn: String,
+    pay_merchant_id: MerchantId,
 }
 
 impl FromEnv for Config {
@@ -30,11 +31,13 @@ impl FromEnv for Config {
         let payments_table = env.required("PAYMENTS_TABLE");
         let reminder_queue_url = env.required("REMINDER_QUEUE_URL");
         let payment_secret_arn = env.required("PAYMENT_SECRET_ARN");
+        let pay_merchant_id = env.required("PAY_MERCHANT_ID");
         Ok(Self {
             orders_table: orders_table?,
             payments_table: payments_table?,
             reminder_queue_url: reminder_queue_url?,
             payment_secret_arn: payment_secret_arn?,
+            pay_merchant_id: pay_merchant_id?,
         })
     }
 }
@@ -56,7 +59,7 @@ impl State {
             till: Till {
                 orders: Orders::new(db.clone(), config.orders_table.clone()),
                 payments: Payments::new(db, config.payments_table.clone()),
-                merchant_id: account.merchant_id,
+                merchant_id: config.pay_merchant_id.clone(),
                 clock: Clock::System,
             },
             reminders: Reminders::new(aws_sdk_sqs::Client::new(&boot.aws), config.reminder_queue_url.clone()),

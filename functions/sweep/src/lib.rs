@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use backoffice::{Herald, HeraldConfig, StoresConfig};
+use kernel::ids::MerchantId;
 use kernel::time::Clock;
 use platform::boot::{self, Boot};
 use platform::config::{Env, FromEnv, Noted};
@@ -15,6 +16,8 @@ use sale::refund;
 
 /// What is left of the time-out when sweeping stops: the page of holds being judged is told and followed in it.
 const AFTER_STEPS: Duration = Duration::from_secs(12);
+/// The part of the time that is kept for refunds, however much else there is to do: one in so many.
+const REFUNDS_SHARE: i64 = 4;
 /// The lease that keeps sweeps apart.
 const LEASE: &str = "sweep";
 
@@ -22,6 +25,7 @@ pub struct Config {
     stores: StoresConfig,
     herald: HeraldConfig,
     payment_secret_arn: String,
+    pay_merchant_id: MerchantId,
     pay_provider_url: String,
 }
 
@@ -30,11 +34,13 @@ impl FromEnv for Config {
         let stores = StoresConfig::from_env(env);
         let herald = HeraldConfig::from_env(env);
         let payment_secret_arn = env.required("PAYMENT_SECRET_ARN");
+        let pay_merchant_id = env.required("PAY_MERCHANT_ID");
         let pay_provider_url = env.required("PAY_PROVIDER_URL");
         Ok(Self {
             stores: stores?,
             herald: herald?,
             payment_secret_arn: payment_secret_arn?,
+            pay_merchant_id: pay_merchant_id?,
             pay_provider_url: pay_provider_url?,
         })
     }
@@ -56,7 +62,7 @@ impl State {
         Ok(Self {
             stores: config.stores.open(boot).await?,
             herald: Herald::new(boot, &config.herald)?,
-            provider: Provider::new(url, account.merchant_id, signer, Clock::System)?,
+            provider: Provider::new(url, config.pay_merchant_id.clone(), signer, Clock::System)?,
             name: kernel::ids::RequestId::random()?.into(),
         })
     }
@@ -77,7 +83,9 @@ pub async fn handle(state: &State, tick: Tick) -> Result<(), Infallible> {
         }
     }
     let stop = tick.deadline.plus_millis(-(AFTER_STEPS.as_millis() as i64));
-    let swept = sale::sweep::sweep(stores, stop, &state.herald).await;
+    let now = stores.clock.now();
+    let refunds_begin = stop.plus_millis(-(stop.millis_since(now) / REFUNDS_SHARE));
+    let swept = sale::sweep::sweep(stores, refunds_begin, &state.herald).await;
     tracing::info!(?swept, "swept");
     let now = stores.clock.now();
     let is_over = || stores.clock.now() >= stop;

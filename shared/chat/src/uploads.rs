@@ -132,7 +132,7 @@ impl Uploads {
         Ok(Form { url: format!("{}/", self.bucket.url.url), fields, expires_at })
     }
 
-    /// Links to images, good for [`LINK_SECS`]. Never an error: a link that cannot be made is empty, and a later reading has it.
+    /// Links to images, good for [`LINK_SECS`]. Never an error: a link that cannot be made is left out, and a later reading has it.
     pub async fn links(&self, keys: impl IntoIterator<Item = &ImageKey>, now: UnixMillis) -> Links {
         match self.signer(now).await {
             Ok(signer) => {
@@ -166,9 +166,8 @@ impl fmt::Debug for Links {
 }
 
 impl Links {
-    /// Empty when it could not be made.
-    pub fn get(&self, key: &ImageKey) -> String {
-        self.0.get(key).cloned().unwrap_or_default()
+    pub fn get(&self, key: &ImageKey) -> Option<String> {
+        self.0.get(key).cloned()
     }
 }
 
@@ -343,7 +342,7 @@ mod tests {
     #[tokio::test]
     async fn a_link_carries_the_session_token() {
         let uploads = uploads("b1", "http://127.0.0.1:4566/b1", Some("a/b+c="));
-        let link = uploads.links([&key()], at("2026-05-28T20:26:40")).await.get(&key());
+        let link = uploads.links([&key()], at("2026-05-28T20:26:40")).await.get(&key()).unwrap();
         assert!(link.starts_with(&format!("http://127.0.0.1:4566/b1/{KEY}?")), "{link}");
         assert!(link.contains("X-Amz-Security-Token=a%2Fb%2Bc%3D"), "{link}");
         assert!(link.contains("X-Amz-Expires=3600"), "{link}");

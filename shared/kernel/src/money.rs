@@ -15,13 +15,13 @@ pub const MAX_PRICE: u64 = 1_000_000_000_000;
 #[serde(transparent)]
 pub struct Cents(u64);
 
-/// A price of one unit: 0 to [`MAX_PRICE`] minor units.
+/// A price of one unit: 1 to [`MAX_PRICE`] minor units. What costs nothing could never be paid: a payment is at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct Price(u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a price is a whole number of minor units from 0 to {MAX_PRICE}")]
+#[error("a price is a whole number of minor units from 1 to {MAX_PRICE}")]
 pub struct PriceError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +53,7 @@ impl TryFrom<u64> for Price {
     type Error = PriceError;
 
     fn try_from(minor_units: u64) -> Result<Self, PriceError> {
-        if minor_units <= MAX_PRICE { Ok(Self(minor_units)) } else { Err(PriceError) }
+        if (1..=MAX_PRICE).contains(&minor_units) { Ok(Self(minor_units)) } else { Err(PriceError) }
     }
 }
 
@@ -108,6 +108,11 @@ mod tests {
         let dearest = Price::try_from(MAX_PRICE).unwrap().times(Quantity::try_from(MAX_QUANTITY).unwrap());
         assert!(dearest.get() < 1 << 53);
         assert!(Price::try_from(MAX_PRICE + 1).is_err());
+    }
+
+    #[test]
+    fn nothing_is_sold_for_nothing() {
+        assert_eq!((Price::try_from(0).is_err(), Price::try_from(1).map(Price::get)), (true, Ok(1)));
     }
 
     #[test]

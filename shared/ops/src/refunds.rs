@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::api::{Api, Twice};
 use crate::cli::id;
 use crate::failure::{Ending, Failure};
-use crate::show::{Out, or_dash, table_or};
+use crate::show::{Out, clean, or_dash, table_or};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -16,6 +16,9 @@ pub(crate) struct Refunds {
     /// Which payments to show
     #[arg(long, value_enum, default_value_t = State::RefundDue)]
     state: State,
+    /// Where the page before ended, as it says in its last line
+    #[arg(long)]
+    cursor: Option<String>,
 }
 
 #[derive(Subcommand)]
@@ -47,8 +50,17 @@ impl State {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Payments {
     items: Vec<Payment>,
+    next_cursor: Option<String>,
+}
+
+impl Payments {
+    fn lines(&self) -> Vec<String> {
+        let more = self.next_cursor.as_ref().map(|cursor| format!("more: --cursor {}", clean(cursor)));
+        lines(&self.items).into_iter().chain(more).collect()
+    }
 }
 
 #[derive(Deserialize)]
@@ -88,8 +100,10 @@ fn lines(payments: &[Payment]) -> Vec<String> {
 pub(crate) async fn run(wanted: Refunds, api: &Api, out: &Out) -> Result<Ending, Failure> {
     match wanted.verb {
         None => {
-            let answer = api.get(&["payments"], &[("state", wanted.state.as_str())]).await?;
-            out.answer(&answer, |payments: &Payments| lines(&payments.items))?;
+            let cursor = wanted.cursor.as_deref().map(|cursor| ("cursor", cursor));
+            let query: Vec<_> = std::iter::once(("state", wanted.state.as_str())).chain(cursor).collect();
+            let answer = api.get(&["payments"], &query).await?;
+            out.answer(&answer, Payments::lines)?;
         }
         Some(Verb::PayBack { transaction }) => {
             let answer = api.post(&["payments", &transaction, "refund"], &[], Twice::IsOnce).await?;
@@ -119,5 +133,7 @@ mod tests {
             ]
         );
         assert_eq!(lines(&[]), ["No such payments."]);
+        let more: Payments = serde_json::from_str(r#"{"items": [], "nextCursor": "c2"}"#).unwrap();
+        assert_eq!(more.lines(), ["No such payments.", "more: --cursor c2"]);
     }
 }

@@ -72,8 +72,8 @@ pub(crate) struct Create {
     /// Of the product, and of the SKU with --stock
     #[arg(long, required_unless_present = "file", conflicts_with = "file")]
     title: Option<String>,
-    /// In minor units: 990 is 9.90 yuan
-    #[arg(long, value_name = "MINOR", required_unless_present = "file", conflicts_with = "file")]
+    /// In minor units: 990 is 9.90 yuan; nothing is sold for nothing
+    #[arg(long, value_name = "MINOR", value_parser = clap::value_parser!(u64).range(1..), required_unless_present = "file", conflicts_with = "file")]
     price: Option<u64>,
     /// Three letters (ISO 4217)
     #[arg(long, required_unless_present = "file", conflicts_with = "file")]
@@ -90,6 +90,9 @@ pub(crate) struct Create {
     /// What that is a limit of: ACTIVITY (the default) or DAY
     #[arg(long, value_name = "PERIOD", conflicts_with = "file")]
     limit_period: Option<String>,
+    /// Whether it is on the shelf; without it, as it is, and a new product is
+    #[arg(long, value_name = "BOOL", conflicts_with = "file")]
+    on_sale: Option<bool>,
     /// The https address of a picture
     #[arg(long, value_name = "URL", conflicts_with = "file")]
     image: Option<String>,
@@ -149,6 +152,7 @@ impl Create {
                     ("unlimited", self.unlimited.then_some(Value::Bool(true))),
                     ("limitPerUser", self.limit_per_user.map(Value::from)),
                     ("limitPeriod", self.limit_period.map(Value::from)),
+                    ("onSale", self.on_sale.map(Value::from)),
                     ("image", self.image.map(Value::from)),
                 ]),
             }],
@@ -325,9 +329,14 @@ mod tests {
         );
         assert!(plain.skus.is_empty());
 
-        let full = sale("--unlimited --stock 9 --pay-window-secs 60 --user-interval-ms 0 --time-zone Asia/Shanghai");
+        let full = sale(
+            "--unlimited --on-sale false --stock 9 --pay-window-secs 60 --user-interval-ms 0 --time-zone Asia/Shanghai",
+        );
         assert_eq!(Value::Object(full.skus[0].body.clone()), json!({"title": "Cake", "stock": 9}));
-        assert_eq!(full.products[0].body["unlimited"], true);
+        assert_eq!(
+            (&full.products[0].body["unlimited"], &full.products[0].body["onSale"]),
+            (&json!(true), &json!(false))
+        );
         assert_eq!((&full.activity["userIntervalMs"], &full.activity["payWindowSecs"]), (&json!(0), &json!(60)));
     }
 

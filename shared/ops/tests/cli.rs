@@ -239,6 +239,7 @@ fn each_verb_asks_for_its_route() {
         ("dlq settle", "POST dlq/settle", nothing.clone()),
         ("refunds", "GET payments?state=REFUND_DUE", nothing.clone()),
         ("refunds --state UNMATCHED", "GET payments?state=UNMATCHED", nothing.clone()),
+        ("refunds --cursor c2", "GET payments?state=REFUND_DUE&cursor=c2", nothing.clone()),
         ("refunds pay-back t-1", "POST payments/t-1/refund", payment),
         ("blacklist list", "GET blacklist", nothing),
         ("blacklist add u1 --reason bot", "PUT blacklist/u1", entry),

@@ -8,10 +8,11 @@
 //! Whoever makes an order PAID or CANCELLED leaves it in the due index in the same write. It leaves the index when the buyer,
 //! the gate and (of a paid one) the warehouse have been told, each of whom may be told twice.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use futures_util::future::try_join_all;
-use kernel::ids::OrderNo;
+use futures_util::{StreamExt, stream};
+use kernel::ids::{ActivityId, OrderNo, UserId};
 use kernel::time::UnixMillis;
 use redis::aio::ConnectionLike;
 
@@ -27,8 +28,11 @@ use crate::{SaleError, Stores};
 pub const UNPAID_ORDERS: usize = 3;
 /// How long the cool-down lasts after the last of them, in seconds.
 pub const COOL_DOWN_SECS: i64 = 900;
-/// Rows written to at once.
+/// Rows written to at once, and buyers whose orders are looked through at once.
 const WRITES_AT_ONCE: usize = 25;
+const BUYERS_AT_ONCE: usize = 8;
+/// How long an order waits that cannot be cancelled, in seconds: people have to look, and others must not wait behind it.
+const PUT_OFF_SECS: i64 = 3_600;
 
 /// What was done about some orders.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,7 +43,7 @@ pub struct Attended {
     pub acquitted: usize,
     /// Not due yet: they will be reminded of.
     pub later: usize,
-    /// Still owed something, since a store did not answer.
+    /// Still owed something, since a store did not answer or time was over.
     pub left: usize,
 }
 
@@ -87,7 +91,15 @@ where
                     owed.push(row);
                 }
             }
-            Some(Outcome::Busy | Outcome::Unknown) | None => attended.left += 1,
+            Some(Outcome::Unknown) => {
+                tracing::error!(alarm = "ORDER_STUCK", order_no = %row.order_no, "an order cannot be cancelled");
+                let until = stores.clock.now().plus_secs(PUT_OFF_SECS);
+                if let Err(error) = stores.orders.put_off(&row.order_no, OrderStatus::Unpaid, until).await {
+                    tracing::warn!(order_no = %row.order_no, error = &error as &dyn std::error::Error, "not put off");
+                    attended.left += 1;
+                }
+            }
+            Some(Outcome::Busy) | None => attended.left += 1,
         }
     }
 
@@ -95,41 +107,46 @@ where
         by_offer.entry(row.offer()).or_default().push(row);
         by_offer
     });
+    let mut followed: Vec<OrderRow> = Vec::new();
     for (offer, rows) in by_offer {
-        let count = rows.len();
-        match acquit(stores, messenger, &offer, rows).await {
-            Ok(true) => attended.acquitted += count,
-            Ok(false) => attended.left += count,
+        if stores.clock.now() >= deadline {
+            attended.left += rows.len();
+            continue;
+        }
+        let mut following = Following::default();
+        for row in &rows {
+            following.note(row.order_no.clone(), row.status);
+        }
+        match following.tell(&stores.gate, &offer).await {
+            Ok(()) => followed.extend(rows),
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "orders are left to the sweep");
-                attended.left += count;
+                attended.left += rows.len();
             }
+        }
+    }
+    if followed.is_empty() {
+        return Ok(attended);
+    }
+    kernel::crash::point("due.after_gate");
+    match acquit(stores, messenger, &followed).await {
+        Ok(true) => attended.acquitted += followed.len(),
+        Ok(false) => attended.left += followed.len(),
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "orders are left to the sweep");
+            attended.left += followed.len();
         }
     }
     Ok(attended)
 }
 
-/// Tells everybody about PAID and CANCELLED orders of one offer, then takes them out of the due index. False: somebody could
-/// not be told.
-async fn acquit<C>(
-    stores: &Stores<C>,
-    messenger: &impl Messenger,
-    offer: &OfferId,
-    rows: Vec<OrderRow>,
-) -> Result<bool, SaleError>
+/// Tells everybody but the gate about PAID and CANCELLED orders, all in one go, then takes them out of the due index. False:
+/// somebody could not be told.
+async fn acquit<C>(stores: &Stores<C>, messenger: &impl Messenger, rows: &[OrderRow]) -> Result<bool, SaleError>
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
-    let mut following = Following::default();
-    for row in &rows {
-        following.note(row.order_no.clone(), row.status);
-    }
-    following.tell(&stores.gate, offer).await?;
-    kernel::crash::point("due.after_gate");
-    let timed_out = rows.iter().filter(|row| row.reason == Some(EndReason::PayTimeout));
-    for row in timed_out {
-        cool_down(stores, row).await?;
-    }
+    cool_down(stores, rows).await?;
     let decided: Vec<Decided> = rows.iter().filter_map(Decided::of).collect();
     if messenger.tell(&decided).await == Told::NotStored {
         return Ok(false);
@@ -146,18 +163,36 @@ where
     Ok(true)
 }
 
-/// Keeps a buyer who let too many orders run out of time from buying in this activity for a while.
-async fn cool_down<C>(stores: &Stores<C>, row: &OrderRow) -> Result<(), SaleError>
+/// Keeps buyers who let too many orders run out of time from buying in that activity for a while.
+async fn cool_down<C>(stores: &Stores<C>, rows: &[OrderRow]) -> Result<(), SaleError>
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
-    if stores.orders.others_timed_out(row).await? + 1 < UNPAID_ORDERS {
-        return Ok(());
+    let mut offenders: BTreeMap<(&ActivityId, &UserId), Vec<&OrderRow>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.reason == Some(EndReason::PayTimeout)) {
+        offenders.entry((&row.activity_id, &row.user_id)).or_default().push(row);
     }
-    let until = row.updated_at.plus_secs(COOL_DOWN_SECS);
-    tracing::info!(user_id = %row.user_id, activity_id = %row.activity_id, "cool-down");
-    for offer in stores.offers.offers_of(&row.activity_id).await? {
-        stores.gate.cool_down(&offer.id(), &row.user_id, until).await?;
+    let mut counted = stream::iter(offenders)
+        .map(|((activity_id, user_id), rows)| async move {
+            let mut timed_out: HashSet<OrderNo> =
+                stores.orders.timed_out(user_id, activity_id).await?.into_iter().collect();
+            // The index may not show yet what was done a moment ago.
+            timed_out.extend(rows.iter().map(|row| row.order_no.clone()));
+            let last = rows.iter().map(|row| row.updated_at).max();
+            Ok::<_, SaleError>((activity_id, user_id, last.filter(|_| timed_out.len() >= UNPAID_ORDERS)))
+        })
+        .buffered(BUYERS_AT_ONCE);
+    let mut offers: HashMap<&ActivityId, Vec<OfferId>> = HashMap::new();
+    while let Some(next) = counted.next().await {
+        let (activity_id, user_id, Some(last)) = next? else { continue };
+        tracing::info!(%user_id, %activity_id, "cool-down");
+        if !offers.contains_key(activity_id) {
+            let rows = stores.offers.offers_of(activity_id).await?;
+            offers.insert(activity_id, rows.iter().map(|row| row.id()).collect());
+        }
+        for offer in offers.get(activity_id).into_iter().flatten() {
+            stores.gate.cool_down(offer, user_id, last.plus_secs(COOL_DOWN_SECS)).await?;
+        }
     }
     Ok(())
 }

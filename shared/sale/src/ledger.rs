@@ -128,7 +128,7 @@ impl Ledger {
                     if let [message] = open.as_slice() {
                         if let Move::Cancel(_) = to {
                             // Its units are not where its commit put them. A defect, and nothing to be guessed at.
-                            tracing::error!(order_no = %message.order_no, "claim or offer know nothing of a live order");
+                            tracing::warn!(order_no = %message.order_no, "claim or offer know nothing of a live order");
                             outcomes.push((message.order_no.clone(), Outcome::Unknown));
                             break;
                         }

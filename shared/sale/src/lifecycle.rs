@@ -59,6 +59,9 @@ pub enum EditRefusal {
     UnlimitedIsFixed,
     /// What the limit is a limit of stays so: orders are counted by it.
     LimitPeriodIsFixed,
+    /// Where days begin stays so once somebody may have bought under a limit for each day: a day that began twice would bring
+    /// its allowance twice.
+    DaysAreFixed,
     /// The gate is missing or being made; units can be taken out once it is there.
     GateNotReady,
     /// Others kept changing the same thing.
@@ -147,7 +150,8 @@ pub struct OfferSpec {
     pub limit_per_user: u32,
     pub limit_period: LimitPeriod,
     pub unlimited: bool,
-    pub on_sale: bool,
+    /// None: as it is; of a new one, true.
+    pub on_sale: Option<bool>,
     pub image: Option<String>,
 }
 
@@ -214,6 +218,11 @@ where
                 archived: false,
             },
             Some(row) if is_over(row.state) => return Ok(Edit::Refused(EditRefusal::Ended)),
+            Some(row)
+                if row.rules.utc_offset_secs != spec.rules.utc_offset_secs && counts_days(stores, row).await? =>
+            {
+                return Ok(Edit::Refused(EditRefusal::DaysAreFixed));
+            }
             Some(row) => ActivityRow {
                 name: spec.name.clone(),
                 rules: spec.rules.clone(),
@@ -222,12 +231,18 @@ where
             },
         };
         if let Edit::Done(row) = write_activity(stores, by, "put-activity", before.as_ref(), after).await? {
-            tell_gates(stores, activity_id).await?;
+            tell_gates(stores, activity_id).await;
             return Ok(Edit::Done(row));
         }
         pause(attempt).await;
     }
     Ok(Edit::Refused(EditRefusal::Contended))
+}
+
+/// Whether somebody may have bought in it under a limit for each day.
+async fn counts_days<C>(stores: &Stores<C>, activity: &ActivityRow) -> Result<bool, SaleError> {
+    let offers = stores.offers.offers_of(&activity.activity_id).await?;
+    Ok(offers.iter().any(|offer| offer.limit_period == LimitPeriod::Day && offer.epoch > 0))
 }
 
 /// What an admin may do to a sale besides editing it.
@@ -262,7 +277,7 @@ where
             }
         };
         if state == before.state {
-            tell_gates(stores, activity_id).await?;
+            tell_gates(stores, activity_id).await;
             return Ok(Edit::Done(before));
         }
         let mut after = ActivityRow { state, version: before.version + 1, ..before.clone() };
@@ -271,7 +286,7 @@ where
         }
         if let Edit::Done(row) = write_activity(stores, by, action, Some(&before), after).await? {
             // A gate that cannot be told cannot be reached by buyers either, and learns it from the sweep.
-            tell_gates(stores, activity_id).await?;
+            tell_gates(stores, activity_id).await;
             return Ok(Edit::Done(row));
         }
         pause(attempt).await;
@@ -494,7 +509,7 @@ async fn create_offer<C>(
         limit_period: spec.limit_period,
         image: spec.image.clone(),
         unlimited: spec.unlimited,
-        on_sale: spec.on_sale,
+        on_sale: spec.on_sale.unwrap_or(true),
         rules: activity.rules.clone(),
         state: activity.state,
         total,
@@ -565,7 +580,7 @@ where
         price: spec.price,
         currency: spec.currency,
         limit_per_user: spec.limit_per_user,
-        on_sale: spec.on_sale,
+        on_sale: spec.on_sale.unwrap_or(before.on_sale),
         image: spec.image.clone(),
         total: before.total + raise,
         remaining: before.remaining + raise,
@@ -626,14 +641,21 @@ where
     })
 }
 
-async fn tell_gates<C>(stores: &Stores<C>, activity_id: &ActivityId) -> Result<(), SaleError>
+/// Tells the gates of a change that stands whether or not they can be told now.
+async fn tell_gates<C>(stores: &Stores<C>, activity_id: &ActivityId)
 where
     C: ConnectionLike + Clone + Send + Sync,
 {
-    for offer in stores.offers.offers_of(activity_id).await? {
-        tell_gate(stores, &offer.id()).await;
+    match stores.offers.offers_of(activity_id).await {
+        Ok(offers) => {
+            for offer in offers {
+                tell_gate(stores, &offer.id()).await;
+            }
+        }
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the gates are left to the sweep to tell");
+        }
     }
-    Ok(())
 }
 
 /// Tells the gate of a change that stands whether or not it can be told now.

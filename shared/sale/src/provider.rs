@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
-use data_encoding::HEXLOWER_PERMISSIVE;
+use data_encoding::HEXLOWER;
 use kernel::ids::{MerchantId, OrderNo, TransactionId};
 use kernel::money::{Cents, Currency};
 use kernel::time::{Clock, Rfc3339, UnixMillis};
@@ -41,11 +41,9 @@ impl std::fmt::Debug for Signer {
     }
 }
 
-/// Us at the provider, as the payment secret says it: `{"merchantId", "key"}`.
+/// What we sign with at the provider, as the payment secret says it: `{"key"}`.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct Account {
-    pub merchant_id: MerchantId,
     key: String,
 }
 
@@ -73,7 +71,7 @@ impl Signer {
 
     /// The signature of `body` at `timestamp`, in epoch seconds.
     pub fn sign(&self, timestamp: i64, body: &[u8]) -> String {
-        HEXLOWER_PERMISSIVE.encode(hmac::sign(&self.0, &signed(&timestamp.to_string(), body)).as_ref())
+        HEXLOWER.encode(hmac::sign(&self.0, &signed(&timestamp.to_string(), body)).as_ref())
     }
 
     /// Whether `body` was signed by the provider, and just now.
@@ -86,7 +84,7 @@ impl Signer {
     ) -> Result<(), SignatureError> {
         let (Some(timestamp), Some(signature)) = (timestamp, signature) else { return Err(SignatureError::Malformed) };
         let at: i64 = timestamp.parse().map_err(|_| SignatureError::Malformed)?;
-        let tag = HEXLOWER_PERMISSIVE.decode(signature.as_bytes()).map_err(|_| SignatureError::Malformed)?;
+        let tag = HEXLOWER.decode(signature.as_bytes()).map_err(|_| SignatureError::Malformed)?;
         hmac::verify(&self.0, &signed(timestamp, body), &tag).map_err(|_| SignatureError::Wrong)?;
         if (-MAX_AGE_SECS..=MAX_LEAD_SECS).contains(&at.saturating_sub(now.secs())) {
             Ok(())
@@ -252,6 +250,7 @@ mod tests {
         assert_eq!(verify(at, &Signer::new(b"other").sign(at, body), body), Err(SignatureError::Wrong));
         assert_eq!(verify(at, "00", body), Err(SignatureError::Wrong));
         assert_eq!(verify(at, "xyz", body), Err(SignatureError::Malformed));
+        assert_eq!(verify(at, &signature.to_uppercase(), body), Err(SignatureError::Malformed));
         let text = at.to_string();
         assert_eq!(signer.verify(None, Some(&signature), body, NOW), Err(SignatureError::Malformed));
         assert_eq!(signer.verify(Some(&text), None, body, NOW), Err(SignatureError::Malformed));

@@ -59,7 +59,8 @@ where
     }
 }
 
-fn is_valid(offer: &OfferRow, counters: Option<&Counters>) -> bool {
+/// Whether the gate is made, and the one that the row says.
+pub(crate) fn is_valid(offer: &OfferRow, counters: Option<&Counters>) -> bool {
     offer.epoch > 0 && counters.is_some_and(|counters| counters.epoch == offer.epoch && counters.loading.is_none())
 }
 

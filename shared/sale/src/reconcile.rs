@@ -8,12 +8,16 @@
 //! | --- | --- | --- |
 //! | live | none | it is put back; the second time for one order, the gate is made anew |
 //! | PAID | HELD | it is sold |
-//! | dead | HELD | it is released |
-//! | none | any, and old | the row is put FAILED/ABANDONED first, then the hold is released |
+//! | CANCELLED | HELD | it is released: the due index sees to it that the buyer hears of it |
+//! | FAILED | HELD | it is released by the sweep, once it has told the buyer: nothing but the hold reminds of that |
+//! | none | any, and old | the row is put FAILED/ABANDONED; the hold, see the line above |
 //! | live | RELEASED | somebody else may have been promised its units: alarm, and the gate is made anew |
 //!
 //! Where the book's sums are not those of its holds, nothing in it can be believed: alarm, and the gate is made anew. That
-//! closes it meanwhile, so a surplus is not sold.
+//! closes it meanwhile, so a surplus is not sold. The sums are compared once in each round of the parts.
+//!
+//! A gate that is missing or being made has no holds, which says nothing about the orders: so after holds were read, the
+//! gate must still be the one that the offer's row says.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -25,9 +29,10 @@ use serde::Serialize;
 
 use crate::admission::HoldState;
 use crate::follow::Decided;
-use crate::gate::{Hold, NewHold, Snapshot};
+use crate::gate::{Followed, Hold, NewHold, Snapshot};
 use crate::offer::Terms;
 use crate::order::OrderStatus;
+use crate::rebuild::is_valid;
 use crate::store::offers::OfferRow;
 use crate::store::orders::{NewOrder, OFFER_SHARDS, OrderRow, Put};
 use crate::sweep::ABANDON_SECS;
@@ -62,8 +67,8 @@ pub struct Comparison {
     pub sums_differ: bool,
     /// The gate has to be made anew.
     pub rebuild: bool,
-    /// Orders that were ended by it.
-    pub ended: Vec<Decided>,
+    /// FAILED orders that still have their units; whoever has told their buyers releases them.
+    pub untold: Vec<Decided>,
 }
 
 /// Whether to put right what is found.
@@ -81,13 +86,18 @@ where
     let turn = stores.clock.now().secs().div_euclid(60).rem_euclid(i64::from(OFFER_SHARDS));
     let part = stores.orders.part_of_offer(&offer.id(), u8::try_from(turn).unwrap_or(0)).await?;
     let suspects = suspects(stores, offer, &part).await?;
-    let comparison = settle(stores, offer, suspects, Repair::Do).await?;
+    let mut comparison = put_right(stores, offer, suspects, Repair::Do).await?;
     if comparison.drifts.values().any(|drift| matches!(drift, Drift::HoldMissing | Drift::ReleasedLive)) {
         tracing::error!(alarm = "GATE_DRIFT", activity_id = %offer.activity_id, sku_id = %offer.sku_id, drifts = ?comparison.drifts, "the gate lost holds");
         let mut whole = whole(stores, offer, Repair::Do).await?;
         whole.rebuild |= comparison.rebuild;
         whole.drifts.extend(comparison.drifts);
         return Ok(whole);
+    }
+    if turn == 0
+        && let Some(snapshot) = snapshot(stores, offer).await?
+    {
+        judge_sums(stores, offer, &snapshot, &mut comparison).await?;
     }
     Ok(comparison)
 }
@@ -98,7 +108,7 @@ where
     C: ConnectionLike + Clone + Send + Sync,
 {
     let id = offer.id();
-    let Some(snapshot) = made(stores.gate.snapshot(&id).await?) else { return Ok(Comparison::default()) };
+    let Some(snapshot) = snapshot(stores, offer).await? else { return Ok(Comparison::default()) };
     let rows = stores.orders.all_of_offer(&id).await?;
     let mut suspects = suspects(stores, offer, &rows).await?;
     let known: HashSet<&OrderNo> = rows.iter().map(|row| &row.order_no).collect();
@@ -106,21 +116,54 @@ where
     let orphans = snapshot.holds.iter().filter(|(order_no, hold)| !known.contains(order_no) && is_old(hold));
     suspects.extend(orphans.map(|(order_no, _)| order_no.clone()));
 
-    let mut comparison = settle(stores, offer, suspects, repair).await?;
-    if !adds_up(&snapshot) {
-        tokio::time::sleep(PAUSE).await;
-        let again = made(stores.gate.snapshot(&id).await?);
-        if again.is_some_and(|again| !adds_up(&again)) {
-            tracing::error!(alarm = "GATE_DRIFT", activity_id = %offer.activity_id, sku_id = %offer.sku_id, "the gate's sums are wrong");
-            comparison.sums_differ = true;
-            comparison.rebuild = true;
-        }
-    }
+    let mut comparison = put_right(stores, offer, suspects, repair).await?;
+    judge_sums(stores, offer, &snapshot, &mut comparison).await?;
     Ok(comparison)
 }
 
-fn made(snapshot: Option<Snapshot>) -> Option<Snapshot> {
-    snapshot.filter(|snapshot| snapshot.counters.loading.is_none())
+/// All that the gate has, if it is the one that the row says.
+async fn snapshot<C>(stores: &Stores<C>, offer: &OfferRow) -> Result<Option<Snapshot>, SaleError>
+where
+    C: ConnectionLike + Clone + Send + Sync,
+{
+    let snapshot = stores.gate.snapshot(&offer.id()).await?;
+    Ok(snapshot.filter(|snapshot| is_valid(offer, Some(&snapshot.counters))))
+}
+
+/// Looks a second time where the sums are not those of the holds.
+async fn judge_sums<C>(
+    stores: &Stores<C>,
+    offer: &OfferRow,
+    seen: &Snapshot,
+    comparison: &mut Comparison,
+) -> Result<(), SaleError>
+where
+    C: ConnectionLike + Clone + Send + Sync,
+{
+    if adds_up(seen) {
+        return Ok(());
+    }
+    tokio::time::sleep(PAUSE).await;
+    if snapshot(stores, offer).await?.is_some_and(|again| !adds_up(&again)) {
+        tracing::error!(alarm = "GATE_DRIFT", activity_id = %offer.activity_id, sku_id = %offer.sku_id, "the gate's sums are wrong");
+        comparison.sums_differ = true;
+        comparison.rebuild = true;
+    }
+    Ok(())
+}
+
+/// The holds of some orders; None: the gate is not, or not any more, the one that the row says.
+async fn holds<C>(
+    stores: &Stores<C>,
+    offer: &OfferRow,
+    order_nos: &[OrderNo],
+) -> Result<Option<Vec<Option<Hold>>>, SaleError>
+where
+    C: ConnectionLike + Clone + Send + Sync,
+{
+    let id = offer.id();
+    let holds = stores.gate.holds(&id, order_nos).await?;
+    Ok(is_valid(offer, stores.gate.counters(&id).await?.as_ref()).then_some(holds))
 }
 
 /// Whether the sums are those of the holds; true when they moved while they were read.
@@ -138,7 +181,7 @@ where
     C: ConnectionLike + Clone + Send + Sync,
 {
     let order_nos: Vec<OrderNo> = rows.iter().map(|row| row.order_no.clone()).collect();
-    let holds = stores.gate.holds(&offer.id(), &order_nos).await?;
+    let Some(holds) = holds(stores, offer, &order_nos).await? else { return Ok(Vec::new()) };
     let suspects = rows.iter().zip(&holds).filter(|(row, hold)| drift(Some(row), hold.as_ref()).is_some());
     Ok(suspects.map(|(row, _)| row.order_no.clone()).collect())
 }
@@ -158,7 +201,7 @@ fn drift(row: Option<&OrderRow>, hold: Option<&Hold>) -> Option<Drift> {
 }
 
 /// Looks at the suspects again, rows read consistently and holds after them, and puts right what still does not fit.
-async fn settle<C>(
+async fn put_right<C>(
     stores: &Stores<C>,
     offer: &OfferRow,
     suspects: Vec<OrderNo>,
@@ -175,8 +218,9 @@ where
     let now = stores.clock.now();
     let rows: HashMap<OrderNo, OrderRow> =
         stores.orders.get_many(&suspects).await?.into_iter().map(|row| (row.order_no.clone(), row)).collect();
+    let Some(holds) = holds(stores, offer, &suspects).await? else { return Ok(comparison) };
     let mut found = Vec::new();
-    for (order_no, hold) in suspects.iter().zip(stores.gate.holds(&id, &suspects).await?) {
+    for (order_no, hold) in suspects.iter().zip(holds) {
         let row = rows.get(order_no);
         if row.is_some_and(|row| now.secs() - row.updated_at.secs() < STILL_SECS) {
             continue;
@@ -193,8 +237,11 @@ where
             (Drift::HoldMissing, Some(row), _) => {
                 comparison.rebuild |= row.drifts > 0;
                 if repair == Repair::Do {
+                    if stores.gate.take(&id, &[NewHold::of(row)]).await?.contains(&Followed::NotReady) {
+                        // It is being made anew since, from the rows: nothing of this is known any more.
+                        return Ok(Comparison::default());
+                    }
                     stores.orders.note_drift(row).await?;
-                    stores.gate.take(&id, &[NewHold::of(row)]).await?;
                     if row.status == OrderStatus::Paid {
                         stores.gate.sell(&id, std::slice::from_ref(order_no)).await?;
                     }
@@ -203,16 +250,17 @@ where
             (Drift::NotSold, ..) if repair == Repair::Do => {
                 stores.gate.sell(&id, std::slice::from_ref(order_no)).await?;
             }
-            (Drift::NotReleased, ..) if repair == Repair::Do => {
-                stores.gate.release(&id, std::slice::from_ref(order_no)).await?;
-            }
-            (Drift::OrderMissing, _, Some(hold)) if repair == Repair::Do => {
-                let (row, new) = abandon(stores, offer, order_no, hold, now).await?;
-                if new {
-                    comparison.ended.extend(Decided::of(&row));
-                }
-                if !row.status.is_live() {
+            (Drift::NotReleased, Some(row), _) if repair == Repair::Do => match row.status {
+                OrderStatus::Failed => comparison.untold.extend(Decided::of(row)),
+                OrderStatus::Cancelled => {
                     stores.gate.release(&id, std::slice::from_ref(order_no)).await?;
+                }
+                OrderStatus::PreCreated | OrderStatus::Unpaid | OrderStatus::Paid => {}
+            },
+            (Drift::OrderMissing, _, Some(hold)) if repair == Repair::Do => {
+                let (row, _) = abandon(stores, offer, order_no, hold, now).await?;
+                if row.status == OrderStatus::Failed {
+                    comparison.untold.extend(Decided::of(&row));
                 }
             }
             (Drift::ReleasedLive, ..) => comparison.rebuild = true,

@@ -5,16 +5,16 @@ use kernel::time::UnixMillis;
 
 use crate::follow::{Decided, Messenger, Told};
 use crate::order::OrderStatus;
-use crate::provider::Provider;
-use crate::store::payments::{PaymentRow, PaymentState};
+use crate::provider::{Provider, ProviderError};
+use crate::store::payments::PaymentRow;
 use crate::store::{Orders, Payments, StoreError};
 
 /// Payments looked at in one run.
 const PAGE: u16 = 100;
-/// The pause after the first refusal, and the longest one, in seconds.
+/// The pause after the first try in vain, and the longest one, in seconds.
 const PAUSE_SECS: i64 = 60;
 const MAX_PAUSE_SECS: i64 = 3_600;
-/// With this many refusals people have to look.
+/// With this many tries in vain people have to look.
 const WORRYING_ATTEMPTS: u32 = 5;
 
 /// What a run did.
@@ -25,7 +25,18 @@ pub struct Refunds {
     pub postponed: usize,
 }
 
-/// Pays back what is due, until done or `deadline`. Its buyer is told first.
+/// Why a payment is not paid back yet.
+#[derive(Debug, thiserror::Error)]
+enum NotBack {
+    #[error("its buyer could not be told")]
+    Untold,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+}
+
+/// Pays back what is due, until done or over. Each payment fails alone.
 pub async fn pay_back(
     orders: &Orders,
     payments: &Payments,
@@ -35,45 +46,65 @@ pub async fn pay_back(
     is_over: impl Fn() -> bool,
 ) -> Result<Refunds, StoreError> {
     let mut refunds = Refunds::default();
-    for payment in payments.in_state(PaymentState::RefundDue, now, PAGE).await? {
+    for payment in payments.refunds_due(now, PAGE).await? {
         if is_over() {
             break;
         }
-        // Told once, before the first try; a retry has no news.
-        if payment.attempts == 0 && !tell(orders, messenger, &payment).await? {
-            refunds.postponed += 1;
+        let Err(error) = pay_one(orders, payments, provider, messenger, &payment, now).await else {
+            tracing::info!(transaction_id = %payment.transaction_id, "paid back");
+            refunds.refunded += 1;
             continue;
-        }
-        match provider.refund(&payment).await {
-            Ok(()) => {
-                kernel::crash::point("refund.after_provider");
-                payments.refunded(&payment.transaction_id, now).await?;
-                tracing::info!(transaction_id = %payment.transaction_id, "paid back");
-                refunds.refunded += 1;
-            }
-            Err(error) => {
-                let attempts = payment.attempts + 1;
-                let pause = PAUSE_SECS.saturating_mul(1 << attempts.min(10)).min(MAX_PAUSE_SECS);
-                let alarm = (attempts >= WORRYING_ATTEMPTS).then_some("REFUND_STUCK");
-                let error = &error as &dyn std::error::Error;
-                tracing::error!(alarm, transaction_id = %payment.transaction_id, attempts, error, "not paid back yet");
-                payments.postpone(&payment.transaction_id, attempts, now.plus_secs(pause)).await?;
-                refunds.postponed += 1;
-            }
+        };
+        let attempts = payment.attempts + 1;
+        let pause = PAUSE_SECS.saturating_mul(1 << payment.attempts.min(10)).min(MAX_PAUSE_SECS);
+        let alarm = (attempts >= WORRYING_ATTEMPTS).then_some("REFUND_STUCK");
+        let error = &error as &dyn std::error::Error;
+        tracing::error!(alarm, transaction_id = %payment.transaction_id, attempts, error, "not paid back yet");
+        refunds.postponed += 1;
+        if let Err(error) = payments.postpone(&payment.transaction_id, attempts, now.plus_secs(pause)).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(transaction_id = %payment.transaction_id, error, "tried again with the next run");
         }
     }
     Ok(refunds)
 }
 
-/// Tells the buyer that the money will come back. False: the word is not stored.
-async fn tell(orders: &Orders, messenger: &impl Messenger, payment: &PaymentRow) -> Result<bool, StoreError> {
-    // What people decided to pay back may name no order of ours.
-    let Some(row) = orders.get(&payment.order_no).await? else { return Ok(true) };
-    let Some(decided) = Decided::of(&row) else { return Ok(true) };
-    if row.status == OrderStatus::Paid {
-        // Paid twice: the order is as it was, and the second payment goes back without a word about it.
-        return Ok(true);
+/// Its buyer is told first. A first try waits for that; from then on the money does not wait for the word.
+async fn pay_one(
+    orders: &Orders,
+    payments: &Payments,
+    provider: &Provider,
+    messenger: &impl Messenger,
+    payment: &PaymentRow,
+    now: UnixMillis,
+) -> Result<(), NotBack> {
+    match tell(orders, messenger, payment).await {
+        Ok(()) => {}
+        Err(error) if payment.attempts == 0 => return Err(error),
+        Err(error) => {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(transaction_id = %payment.transaction_id, error, "paid back without a word");
+        }
     }
+    provider.refund(payment).await?;
+    kernel::crash::point("refund.after_provider");
+    payments.refunded(&payment.transaction_id, now).await?;
+    Ok(())
+}
+
+/// Tells the buyer of an order that has ended that the money will come back. May be told again.
+async fn tell(orders: &Orders, messenger: &impl Messenger, payment: &PaymentRow) -> Result<(), NotBack> {
+    // What people decided to pay back may name no order of ours.
+    let Some(row) = orders.get(&payment.order_no).await? else { return Ok(()) };
+    match row.status {
+        // The order is as it was, and what it says to its buyer stays: the other money goes back without a word about it.
+        OrderStatus::PreCreated | OrderStatus::Unpaid | OrderStatus::Paid => return Ok(()),
+        OrderStatus::Cancelled | OrderStatus::Failed => {}
+    }
+    let Some(decided) = Decided::of(&row) else { return Ok(()) };
     let notice = Decided { refund_due: true, at: payment.received_at, ..decided };
-    Ok(messenger.tell(&[notice]).await == Told::Stored)
+    match messenger.tell(&[notice]).await {
+        Told::Stored => Ok(()),
+        Told::NotStored => Err(NotBack::Untold),
+    }
 }

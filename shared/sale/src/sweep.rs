@@ -12,7 +12,8 @@
 //!    FAILED/ABANDONED **first**, and the hold let go after, so a function that wakes up in between finds the row and loses.
 //! 6. **Reconcile.** A part of each sale's orders is compared with its holds ([`reconcile`]).
 //!
-//! Refunds are the function's own seventh step ([`crate::refund`]), since only it knows the payment provider.
+//! Refunds are the function's own seventh step ([`crate::refund`]), since only it knows the payment provider, and in time of
+//! their own.
 
 use std::collections::HashMap;
 
@@ -30,7 +31,7 @@ use crate::queue::OrderMessage;
 use crate::rebuild::{self, Readiness};
 use crate::reconcile::{self, Comparison, Repair};
 use crate::store::offers::{ActivityRow, OfferRow};
-use crate::store::orders::{GaveUp, OUTBOX_DELAY_SECS, OrderRow};
+use crate::store::orders::{GaveUp, OUTBOX_DELAY_SECS, OWED_SECS, OrderRow};
 use crate::{SaleError, Stores};
 
 /// How often an order is sent again before it is given up: about an hour of trying.
@@ -60,7 +61,7 @@ const PENDING_PAGES: usize = 20;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Swept {
     pub resent: usize,
-    /// Orders that the sweep itself ended before they were made.
+    /// Orders that the sweep itself ended before they were made: worn out, or pending at the gate without a row.
     pub ended: Vec<Decided>,
     /// What was due to orders that stand.
     pub attended: Attended,
@@ -226,8 +227,14 @@ where
 
     /// Sees to orders in `status` that are due, page by page: each page leaves the index as it is seen to.
     async fn attend(&mut self, status: OrderStatus) -> Result<(), SaleError> {
+        let now = self.stores.clock.now();
+        let since = match status {
+            // At their very deadline their reminders come; two at once would only meet each other at the offer's row.
+            OrderStatus::Unpaid => now.plus_secs(-OWED_SECS),
+            OrderStatus::PreCreated | OrderStatus::Paid | OrderStatus::Cancelled | OrderStatus::Failed => now,
+        };
         for _ in 0..DUE_PAGES {
-            let order_nos = self.stores.orders.due(status, self.stores.clock.now(), DUE_PAGE).await?;
+            let order_nos = self.stores.orders.due(status, since, DUE_PAGE).await?;
             if order_nos.is_empty() || self.is_over() {
                 break;
             }
@@ -327,10 +334,13 @@ where
 
     async fn after_comparing(&mut self, offer: &OfferRow, comparison: Comparison) -> Result<(), SaleError> {
         self.swept.drifts += comparison.drifts.len();
-        if self.messenger.tell(&comparison.ended).await == Told::NotStored {
-            self.swept.failures += 1;
+        match self.messenger.tell(&comparison.untold).await {
+            Told::Stored => {
+                let dead: Vec<OrderNo> = comparison.untold.into_iter().map(|decided| decided.order_no).collect();
+                self.stores.gate.release(&offer.id(), &dead).await?;
+            }
+            Told::NotStored => self.swept.failures += 1,
         }
-        self.swept.ended.extend(comparison.ended);
         if comparison.rebuild {
             // As it is now: somebody may be making it anew already.
             let offer = self.stores.offers.offer(&offer.id()).await?;

@@ -38,10 +38,7 @@ pub fn about(status: OrderStatus, reason: Option<EndReason>) -> Text {
     }
 }
 
-/// One sentence about money that came in for an order that had ended.
+/// One sentence about money that goes back for an order that has ended.
 pub fn refund_due() -> Text {
-    Text::new(
-        "Your payment arrived after the order had ended. It will be paid back in full.",
-        "订单已结束，您的付款将全额退回。",
-    )
+    Text::new("The order has ended. Your payment will be paid back in full.", "订单已结束，您的付款将全额退回。")
 }

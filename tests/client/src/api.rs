@@ -326,9 +326,14 @@ impl Api {
         self.get(&format!("/api/admin/activities/{activity_id}/audit{query}")).await
     }
 
-    /// `GET /api/admin/payments?state=`: those that need people, or went back.
-    pub async fn payments(&self, state: PaymentState) -> Result<Answer<PaymentList>, ClientError> {
-        self.get(&format!("/api/admin/payments?state={}", state.as_str())).await
+    /// `GET /api/admin/payments?state=&cursor=`: those that need people, or went back.
+    pub async fn payments(
+        &self,
+        state: PaymentState,
+        cursor: Option<&str>,
+    ) -> Result<Answer<PaymentList>, ClientError> {
+        let cursor = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
+        self.get(&format!("/api/admin/payments?state={}{cursor}", state.as_str())).await
     }
 
     // ---- talking to the customer service

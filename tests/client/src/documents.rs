@@ -479,11 +479,13 @@ pub enum RebuildState {
     None,
 }
 
-/// `GET /api/admin/payments?state=`: the oldest first, at most a hundred.
+/// `GET /api/admin/payments?state=&cursor=`: of REFUNDED what went back last first, of others the oldest; a hundred a page.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PaymentList {
     pub items: Vec<Payment>,
+    #[serde(default)]
+    pub next_cursor: Option<String>,
 }
 
 /// A payment as the shop has it; answers `POST /api/admin/payments/{transactionId}/refund` too.

@@ -187,7 +187,8 @@ pub enum Content {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Image {
     pub key: String,
-    pub url: String,
+    #[serde(default)]
+    pub url: Option<String>,
     pub content_type: String,
 }
 
@@ -210,6 +211,9 @@ pub struct Note {
     pub event: NoteEvent,
     #[serde(default)]
     pub agent_id: Option<String>,
+    /// Whose side closed it.
+    #[serde(default)]
+    pub by: Option<ChatRole>,
     /// In the reader's language.
     pub text: String,
 }
@@ -217,9 +221,7 @@ pub struct Note {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NoteEvent {
-    Opened,
     Joined,
-    Left,
     Transferred,
     Requeued,
     Reopened,
@@ -508,6 +510,45 @@ mod tests {
                 assert!(serde_json::from_value::<ServerFrame>(more).is_err(), "{name} takes any member");
             }
         }
+    }
+
+    /// Whatever of this is read all the same is a mistake of the server; `api_documents` holds its parser against the same page.
+    #[test]
+    fn the_document_lets_nobody_say_what_makes_no_sense() {
+        let contract = Contract::read();
+        let long = format!(r#"{{"type":"text","sessionId":"s1","content":"{}"}}"#, "字".repeat(4_001));
+        for bad in [
+            r#"{"type":"text","sessionId":"s1"}"#,
+            r#"{"type":"text","sessionId":"s 1","content":"hi"}"#,
+            r#"{"type":"text","sessionId":"s1","content":""}"#,
+            r#"{"type":"text","sessionId":"s1","content":" \n\t "}"#,
+            r#"{"type":"text","sessionId":"s1","content":"a\u0000b"}"#,
+            r#"{"type":"text","sessionId":"s1","content":"\u001b[2J"}"#,
+            r#"{"type":"text","sessionId":"s1","content":"\u0085"}"#,
+            r#"{"type":"text","sessionId":"s1","content":7}"#,
+            r#"{"type":"text","sessionId":"s1","content":"hi","clientMsgId":"a b"}"#,
+            r#"{"type":"text","sessionId":"s1","content":"hi","clientMsgId":""}"#,
+            r#"{"type":"text","sessionId":"s1","content":"hi","seq":1}"#,
+            &long,
+            r#"{"type":"image","sessionId":"s1","content":"s1/../0123456789abcdef0123456789abcdef.png"}"#,
+            r#"{"type":"image","sessionId":"s1","content":"s1/0123456789abcdef0123456789abcdef.svg"}"#,
+            r#"{"type":"card","sessionId":"s1","content":"SK 1"}"#,
+            r#"{"type":"ack","sessionId":"s1","lastSeq":-1}"#,
+            r#"{"type":"ack","sessionId":"s1"}"#,
+            r#"{"type":"pull","sessionId":"s1","from":0,"to":1}"#,
+            r#"{"type":"pull","sessionId":"s1","from":1}"#,
+            r#"{"type":"typing"}"#,
+            r#"{"type":"status","status":"asleep"}"#,
+            r#"{"type":"transfer","to":"g2"}"#,
+            r#"{"type":"close","sessionId":"s1","why":"done"}"#,
+            r#"{"type":"open","sessionId":7}"#,
+            r#"{"type":"rotate"}"#,
+        ] {
+            let frame = serde_json::from_str(bad).unwrap();
+            assert!(contract.check_client_frame(&frame).is_err(), "{bad}");
+        }
+        let good = r#"{"type":"text","sessionId":"s1","content":" 👩‍👩‍👧 e\u0301\r\n\t"}"#;
+        contract.check_client_frame(&serde_json::from_str(good).unwrap()).unwrap_or_else(|drift| panic!("{drift}"));
     }
 
     #[test]

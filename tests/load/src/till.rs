@@ -452,11 +452,10 @@ impl Till {
             provider_paid_back: own.iter().map(|paid| paid.refunded).sum(),
         };
         let foreign = own.iter().any(|paid| paid.currency != CURRENCY);
-        let Money { received, paid, refund_due, refunded, unmatched } = shop;
+        let Money { received, refund_due, refunded, unmatched, .. } = shop;
         let kept = !foreign
             && received == books.provider_took
             && refunded == books.provider_paid_back
-            && received == paid + refund_due + refunded + unmatched
             && refund_due == 0
             && unmatched == 0;
         if !own.is_empty() || received > 0 {

@@ -70,6 +70,19 @@ impl ChatHouse {
         Service::new(self.postman.clone(), self.desk.clone(), uploads(), self.clock.clone())
     }
 
+    /// The service with another connections table, which may not be there.
+    pub fn service_on(&self, connections_table: &str) -> Service {
+        let (client, clock) = (self.dynamo.client.clone(), self.clock.clone());
+        let postman = Postman::new(client, connections_table.to_owned(), &self.gateway.client, clock.clone());
+        Service::new(postman, self.desk.clone(), uploads(), clock)
+    }
+
+    /// The customer service over a client of the test, which sees what is asked of the tables.
+    pub fn service_over(&self, client: &aws_sdk_dynamodb::Client) -> Service {
+        let postman = Postman::new(client.clone(), CONNECTIONS.to_owned(), &self.gateway.client, self.clock.clone());
+        Service::new(postman, Desk::new(client.clone(), CHAT.to_owned()), uploads(), self.clock.clone())
+    }
+
     pub fn now(&self) -> UnixMillis {
         self.clock.now()
     }
@@ -145,6 +158,20 @@ impl ChatHouse {
         self.receive_as(id, frame, "m1", credentials).await
     }
 
+    /// A frame handled by a service of the test's own.
+    pub async fn receive_by(
+        &self,
+        service: &Service,
+        id: &str,
+        frame: Result<&str, ErrorCode>,
+        message_id: &str,
+        credentials: Option<Credentials>,
+    ) -> Result<Receipt, StoreError> {
+        let connection_id = connection_id(id);
+        let received = Received { connection_id: &connection_id, text: frame, message_id, received_at: self.now() };
+        service.receive(received, &Lobby(credentials)).await
+    }
+
     /// As [`ChatHouse::receive`], with the gateway's name for the frame.
     pub async fn receive_as(
         &self,
@@ -153,9 +180,7 @@ impl ChatHouse {
         message_id: &str,
         credentials: Option<Credentials>,
     ) -> (Receipt, Vec<Value>) {
-        let connection_id = connection_id(id);
-        let received = Received { connection_id: &connection_id, text: frame, message_id, received_at: self.now() };
-        let receipt = self.service.receive(received, &Lobby(credentials)).await.unwrap();
+        let receipt = self.receive_by(&self.service, id, frame, message_id, credentials).await.unwrap();
         (receipt, self.gateway.take_frames(id))
     }
 

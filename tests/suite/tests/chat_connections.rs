@@ -187,7 +187,7 @@ async fn rows_whose_time_is_up_do_not_count_though_the_table_still_has_them() {
 }
 
 async fn live_ids(connections: &Connections, house: &ChatHouse, user: &str) -> Vec<String> {
-    let live = connections.live(&Party::user(user.parse().unwrap()), house.now()).await.unwrap();
+    let live = connections.live(&chat::ids::Party::user(user.parse().unwrap()), house.now()).await.unwrap();
     let mut ids: Vec<_> = live.into_iter().map(|connection| connection.connection_id.to_string()).collect();
     ids.sort();
     ids

@@ -1,10 +1,9 @@
 //! Frames: what is answered to each, and that none can do harm.
 
-use chat::Postman;
 use chat::frames::ErrorCode;
 use chat::service::Receipt;
 use serde_json::json;
-use suite::chat_house::{ChatHouse, TOKEN_SECS, connection_id, results, types};
+use suite::chat_house::{ChatHouse, TOKEN_SECS, results, types};
 
 const PING: &str = r#"{"type":"ping"}"#;
 
@@ -80,7 +79,7 @@ async fn a_token_that_was_overtaken_by_a_newer_one_shortens_nothing() {
     house.connections.renew(&connection, house.now().plus_secs(TOKEN_SECS + 1)).await.unwrap();
     assert_eq!(types(&house.renew("c1", "u1", house.now().plus_secs(TOKEN_SECS + 1)).await), ["pong"]);
     house.pass_secs(2 * TOKEN_SECS - 1);
-    assert_eq!(types(&house.say("c1", PING).await), ["pong"]);
+    assert_eq!(types(&house.say("c1", PING).await), ["pong", "rotate"]);
 }
 
 #[tokio::test]
@@ -125,13 +124,8 @@ async fn anothers_order_cannot_be_told_from_one_that_does_not_exist() {
 #[tokio::test]
 async fn when_the_table_does_not_answer_the_client_is_asked_to_try_again() {
     let house = ChatHouse::open().await;
-    let lost = Postman::new(
-        house.dynamo.client.clone(),
-        "no-such-table".to_owned(),
-        &house.gateway.client,
-        house.clock.clone(),
-    );
-    assert!(lost.receive(&connection_id("c1"), Ok(PING), |_| None).await.is_err());
+    let lost = house.service_on("no-such-table");
+    assert!(house.receive_by(&lost, "c1", Ok(PING), "m1", None).await.is_err());
     let answers = house.gateway.take_frames("c1");
     assert_eq!(types(&answers), ["RETRY_LATER"]);
     assert_eq!(answers[0]["retryAfterMs"], 1_000);

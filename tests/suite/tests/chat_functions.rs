@@ -420,7 +420,6 @@ async fn no_token_and_no_frame_is_in_the_log() {
         json!({"token": bad.text()}),
         json!({"token": "canary", "device": "canary#"}),
         json!({"ticket": "canary"}),
-        json!({"ticket": format!("{:a<43}", "canary")}),
     ] {
         functions.connect(handshake("c1", query)).await;
     }
@@ -433,7 +432,8 @@ async fn no_token_and_no_frame_is_in_the_log() {
         assert!(log.contains(written), "the log was read");
     }
     for secret in ["canary", good.text(), bad.text()] {
-        assert!(!log.contains(secret), "{secret} is in the log");
+        let line = log.lines().find(|line| line.contains(secret));
+        assert_eq!(line, None, "{secret} is in the log");
     }
 }
 

@@ -49,7 +49,8 @@ impl Auth {
         caller: &Caller<'_>,
         outside: &impl Outside,
     ) -> Result<Reaction, StoreError> {
-        let Some(credentials) = outside.verify(&self.token).filter(|good| good.party == caller.party) else {
+        let is_good = |good: &Credentials| good.party == caller.party && good.expires_at > service.now();
+        let Some(credentials) = outside.verify(&self.token).filter(is_good) else {
             return Ok(caller.refuse(ErrorCode::AuthExpired));
         };
         service.postman().connections().renew(caller.connection, credentials.expires_at).await?;

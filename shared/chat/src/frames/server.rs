@@ -134,8 +134,9 @@ pub enum BodyDocument {
 #[serde(rename_all = "camelCase")]
 pub struct ImageDocument {
     pub key: String,
-    /// Good for an hour; a later reader gets another one.
-    pub url: String,
+    /// Good for an hour; a later reader gets another one. Absent, when there was nothing to sign it with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     pub content_type: &'static str,
 }
 

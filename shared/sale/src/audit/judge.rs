@@ -1,6 +1,6 @@
-//! Judges what a look saw. Pure: the same look gives the same violations.
+//! Judges what a look saw. Pure: the same look gives the same findings.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kernel::ids::{OrderNo, UserId};
 use kernel::time::UnixMillis;
@@ -16,9 +16,51 @@ use crate::store::payments::PaymentState;
 /// Orders that a violation names; more would not help anybody.
 pub(super) const MAX_NAMED: usize = 20;
 
+/// What is wrong, by the promise that is broken, and how: words in which no number moves with the sale.
+pub(crate) type Findings = BTreeMap<(Invariant, String), Finding>;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone)]
+pub(crate) struct Finding {
+    pub(crate) detail: String,
+    /// The orders concerned.
+    orders: BTreeSet<OrderNo>,
+    /// Whether it is the orders that are wrong: each of them is a matter of its own, then.
+    of_orders: bool,
+    pub(crate) is_oversell: bool,
+    /// How many looks in a row have found it.
+    pub(crate) looks: usize,
+}
+
+/// What a later look found, with how often it was found before. Of orders those count that were found before, unless none
+/// was.
+pub(crate) fn again(before: &Findings, mut found: Findings) -> Findings {
+    for (key, finding) in &mut found {
+        let Some(known) = before.get(key) else { continue };
+        if finding.of_orders {
+            let both: BTreeSet<OrderNo> = finding.orders.intersection(&known.orders).cloned().collect();
+            if both.is_empty() {
+                continue;
+            }
+            finding.orders = both;
+        }
+        finding.looks = known.looks + 1;
+    }
+    found
+}
+
+/// As it is reported.
+pub(crate) fn violation(((invariant, _), finding): ((Invariant, String), Finding)) -> Violation {
+    let Finding { mut detail, orders, of_orders, .. } = finding;
+    if of_orders && orders.len() > MAX_NAMED {
+        detail.push_str(&format!("; {} orders", orders.len()));
+    }
+    Violation { invariant, detail, order_nos: orders.into_iter().take(MAX_NAMED).collect() }
+}
+
 /// What is wrong with what was seen.
-pub(crate) fn judge(look: &Look, bound_secs: u32) -> Vec<Violation> {
-    let mut judge = Judge { at: look.at, bound_secs: i64::from(bound_secs), found: Vec::new() };
+pub(crate) fn judge(look: &Look, bound_secs: u32) -> Findings {
+    let mut judge = Judge { at: look.at, bound_secs: i64::from(bound_secs), found: Findings::new() };
     for seen in &look.offers {
         judge.offer(seen);
     }
@@ -35,14 +77,30 @@ pub(crate) fn is_still(seen: &Seen) -> bool {
 struct Judge {
     at: UnixMillis,
     bound_secs: i64,
-    found: Vec<Violation>,
+    found: Findings,
 }
 
 impl Judge {
-    fn report(&mut self, invariant: Invariant, detail: String, mut order_nos: Vec<OrderNo>) {
-        order_nos.sort();
-        order_nos.truncate(MAX_NAMED);
-        self.found.push(Violation { invariant, detail, order_nos });
+    /// Notes what is wrong, about which thing; `detail` may have numbers, and `orders` are those that may explain it.
+    fn report(&mut self, invariant: Invariant, what: String, detail: String, orders: Vec<OrderNo>) -> &mut Finding {
+        let finding =
+            Finding { detail, orders: orders.into_iter().collect(), of_orders: false, is_oversell: false, looks: 1 };
+        self.found.entry((invariant, what)).insert_entry(finding).into_mut()
+    }
+
+    /// Notes what is wrong with these orders.
+    fn report_orders(&mut self, invariant: Invariant, detail: String, orders: impl IntoIterator<Item = OrderNo>) {
+        let mut orders = orders.into_iter().peekable();
+        if orders.peek().is_some() {
+            let none = || Finding {
+                detail: detail.clone(),
+                orders: BTreeSet::new(),
+                of_orders: true,
+                is_oversell: false,
+                looks: 1,
+            };
+            self.found.entry((invariant, detail.clone())).or_insert_with(none).orders.extend(orders);
+        }
     }
 
     /// Whether something that last moved at `moved_at` has had its time to come right.
@@ -62,7 +120,8 @@ impl Judge {
             Some(gate) => self.gate(seen, gate, &rows),
             // Within the bound the sweep makes it anew, and nobody can buy meanwhile.
             None if seen.offer.epoch > 0 && seen.offer.state != SaleState::Settled && self.bound_secs == 0 => {
-                self.report(Invariant::I2, format!("{}: the gate is missing", name(seen)), Vec::new());
+                let what = format!("{}: the gate is missing", name(seen));
+                self.report(Invariant::I2, what.clone(), what, Vec::new());
             }
             None => {}
         }
@@ -79,13 +138,15 @@ impl Judge {
                 seen.gate.iter().flat_map(|gate| gate.holds.keys()).filter(|order_no| !rows.contains_key(order_no));
             let suspects = suspects.cloned().collect();
             let detail = format!("{}: {committed} units are committed, its orders have {sum}", name(seen));
-            self.report(Invariant::I1, detail, suspects);
+            // The index may lag behind by a commit, by another one in each look: a gap that stays is none of its making.
+            let what = format!("{}: count, {} units", name(seen), committed - sum);
+            self.report(Invariant::I1, what, detail, suspects);
         }
         if sum > seen.offer.total || committed > seen.offer.total {
             let orders =
                 seen.rows.iter().filter(|row| row.status.is_committed()).map(|row| row.order_no.clone()).collect();
             let detail = format!("{}: oversold, {sum} of {} units (count {committed})", name(seen), seen.offer.total);
-            self.report(Invariant::I1, detail, orders);
+            self.report(Invariant::I1, format!("{}: oversold", name(seen)), detail, orders).is_oversell = true;
         }
     }
 
@@ -108,6 +169,7 @@ impl Judge {
             if claim != units {
                 self.report(
                     Invariant::I3,
+                    format!("{}: claim of {user}, {} units", name(seen), claim - units),
                     format!("{}: {user} claims {claim} units, the orders have {units}", name(seen)),
                     names(),
                 );
@@ -115,6 +177,7 @@ impl Judge {
             if units > i64::from(limit) {
                 self.report(
                     Invariant::I3,
+                    format!("{}: limit of {user}", name(seen)),
                     format!("{}: {user} has {units} units, the limit is {limit}", name(seen)),
                     names(),
                 );
@@ -131,12 +194,12 @@ impl Judge {
             if !legal {
                 let path: Vec<&str> = row.trail.iter().map(|status| status.as_str()).collect();
                 let detail = format!("{}: {} came by {}", name(seen), row.status.as_str(), path.join(" > "));
-                self.report(Invariant::I4, detail, vec![row.order_no.clone()]);
+                self.report_orders(Invariant::I4, detail, [row.order_no.clone()]);
             }
             if row.amount != row.terms.price.times(row.qty) {
                 let detail =
                     format!("{}: the amount {} is not the price times {}", name(seen), row.amount.get(), row.qty);
-                self.report(Invariant::I4, detail, vec![row.order_no.clone()]);
+                self.report_orders(Invariant::I4, detail, [row.order_no.clone()]);
             }
         }
     }
@@ -146,34 +209,21 @@ impl Judge {
         let waiting =
             seen.rows.iter().filter(|row| row.status == OrderStatus::PreCreated && self.is_old(row.created_at));
         let waiting: Vec<OrderNo> = waiting.map(|row| row.order_no.clone()).collect();
-        if !waiting.is_empty() {
-            let detail =
-                format!("{}: {} orders are still PRE_CREATED after {} s", name(seen), waiting.len(), self.bound_secs);
-            self.report(Invariant::I5, detail, waiting);
-        }
+        let detail = format!("{}: still PRE_CREATED after {} s", name(seen), self.bound_secs);
+        self.report_orders(Invariant::I5, detail, waiting);
         let overdue = seen.rows.iter().filter(|row| {
             row.status == OrderStatus::Unpaid && row.pay_deadline.is_some_and(|deadline| self.is_old(deadline))
         });
         let overdue: Vec<OrderNo> = overdue.map(|row| row.order_no.clone()).collect();
-        if !overdue.is_empty() {
-            let detail = format!(
-                "{}: {} orders are still UNPAID {} s after their deadline",
-                name(seen),
-                overdue.len(),
-                self.bound_secs
-            );
-            self.report(Invariant::I5, detail, overdue);
-        }
+        let detail = format!("{}: still UNPAID {} s after the deadline", name(seen), self.bound_secs);
+        self.report_orders(Invariant::I5, detail, overdue);
         let owed: Vec<OrderNo> = seen
             .rows
             .iter()
             .filter(|row| row.is_owed() && self.is_old(row.updated_at))
             .map(|row| row.order_no.clone())
             .collect();
-        if !owed.is_empty() {
-            let detail = format!("{}: of {} ended orders not everybody knows yet", name(seen), owed.len());
-            self.report(Invariant::I5, detail, owed);
-        }
+        self.report_orders(Invariant::I5, format!("{}: ended, and not everybody knows yet", name(seen)), owed);
     }
 
     /// I6.
@@ -191,7 +241,7 @@ impl Judge {
             });
             if !fits {
                 let detail = format!("{}: a PAID order has no payment of its amount", name(seen));
-                self.report(Invariant::I6, detail, vec![row.order_no.clone()]);
+                self.report_orders(Invariant::I6, detail, [row.order_no.clone()]);
             }
         }
         for payment in look.payments.iter().filter(|payment| payment.state == PaymentState::Matched) {
@@ -199,7 +249,7 @@ impl Judge {
             let Some((seen, row)) = rows.get(&payment.order_no) else {
                 if self.is_old(payment.received_at) {
                     let detail = format!("the payment {} is of no order", payment.transaction_id);
-                    self.report(Invariant::I6, detail, vec![payment.order_no.clone()]);
+                    self.report_orders(Invariant::I6, detail, [payment.order_no.clone()]);
                 }
                 continue;
             };
@@ -211,7 +261,7 @@ impl Judge {
                     payment.transaction_id,
                     row.status.as_str()
                 );
-                self.report(Invariant::I6, detail, vec![payment.order_no.clone()]);
+                self.report_orders(Invariant::I6, detail, [payment.order_no.clone()]);
             }
         }
     }
@@ -224,9 +274,10 @@ impl Judge {
                 by_request.entry((&row.user_id, request_id.as_str())).or_default().push(row.order_no.clone());
             }
         }
-        for ((user, _), orders) in by_request.into_iter().filter(|(_, orders)| orders.len() > 1) {
+        for ((user, request), orders) in by_request.into_iter().filter(|(_, orders)| orders.len() > 1) {
             self.report(
                 Invariant::I8,
+                format!("{}: request {request} of {user}", name(seen)),
                 format!("{}: one request of {user} made {} orders", name(seen), orders.len()),
                 orders,
             );
@@ -242,7 +293,8 @@ impl Judge {
             match rows.get(order_no) {
                 Some(row) => self.hold(seen, hold, row),
                 None if self.is_old(hold.held_at) => {
-                    self.report(Invariant::I5, format!("{}: a hold has no order", name(seen)), vec![order_no.clone()]);
+                    let detail = format!("{}: a hold has no order", name(seen));
+                    self.report_orders(Invariant::I5, detail, [order_no.clone()]);
                 }
                 None => {}
             }
@@ -250,7 +302,7 @@ impl Judge {
         for row in seen.rows.iter().filter(|row| row.status.is_live() && !gate.holds.contains_key(&row.order_no)) {
             if self.is_old(row.updated_at) {
                 let detail = format!("{}: the {} order has no hold", name(seen), row.status.as_str());
-                self.report(Invariant::I2, detail, vec![row.order_no.clone()]);
+                self.report_orders(Invariant::I2, detail, [row.order_no.clone()]);
             }
         }
         let pending: Vec<OrderNo> = gate
@@ -259,11 +311,8 @@ impl Judge {
             .filter(|(_, since)| self.is_old(**since))
             .map(|(order_no, _)| order_no.clone())
             .collect();
-        if !pending.is_empty() {
-            let detail =
-                format!("{}: {} holds are still pending after {} s", name(seen), pending.len(), self.bound_secs);
-            self.report(Invariant::I5, detail, pending);
-        }
+        let detail = format!("{}: a hold is still pending after {} s", name(seen), self.bound_secs);
+        self.report_orders(Invariant::I5, detail, pending);
     }
 
     fn sums(&mut self, seen: &Seen, gate: &Snapshot) {
@@ -280,12 +329,13 @@ impl Judge {
                 counters.available,
                 counters.sold
             );
-            self.report(Invariant::I2, detail, Vec::new());
+            self.report(Invariant::I2, format!("{}: sums of the gate", name(seen)), detail, Vec::new());
         }
         // Below zero nothing is sold, and it rises again as the excess that was let in is refused.
         if counters.available < 0 && self.bound_secs == 0 {
             self.report(
                 Invariant::I2,
+                format!("{}: less than nothing is available", name(seen)),
                 format!("{}: {} units are available", name(seen), counters.available),
                 Vec::new(),
             );
@@ -296,7 +346,7 @@ impl Judge {
         if seen.still && counters.version >= seen.offer.version && differs {
             let detail =
                 format!("{}: the gate sells {} units, the offer has {}", name(seen), counters.total, seen.offer.total);
-            self.report(Invariant::I2, detail, Vec::new());
+            self.report(Invariant::I2, format!("{}: total of the gate", name(seen)), detail, Vec::new());
         }
         let mut units: BTreeMap<Allowance, i64> = gate.units.keys().map(|user| (user.clone(), 0)).collect();
         for hold in gate.holds.values().filter(|hold| hold.state != HoldState::Released) {
@@ -313,7 +363,7 @@ impl Judge {
                 let holds = holds.collect();
                 let detail =
                     format!("{}: the gate counts {counted} units of {user}, the holds have {units}", name(seen));
-                self.report(Invariant::I2, detail, holds);
+                self.report(Invariant::I2, format!("{}: units of {user}", name(seen)), detail, holds);
             }
         }
     }
@@ -328,14 +378,11 @@ impl Judge {
         let lags = hold.state == HoldState::Held;
         if !state_fits && (!lags || self.is_old(row.updated_at)) {
             let detail = format!("{}: the hold is {:?}, the order {}", name(seen), hold.state, row.status.as_str());
-            self.report(Invariant::I2, detail, vec![row.order_no.clone()]);
+            self.report_orders(Invariant::I2, detail, [row.order_no.clone()]);
         }
         if hold.quantity != row.qty || hold.allowance() != row.allowance() || hold.fingerprint != row.fingerprint {
-            self.report(
-                Invariant::I2,
-                format!("{}: hold and order are not alike", name(seen)),
-                vec![row.order_no.clone()],
-            );
+            let detail = format!("{}: hold and order are not alike", name(seen));
+            self.report_orders(Invariant::I2, detail, [row.order_no.clone()]);
         }
     }
 
@@ -343,11 +390,11 @@ impl Judge {
     fn queues(&mut self, look: &Look) {
         let dead = look.dead_letters.all();
         if dead > 0 {
-            self.report(Invariant::I9, format!("{dead} dead letters"), Vec::new());
+            self.report(Invariant::I9, "dead letters".to_owned(), format!("{dead} dead letters"), Vec::new());
         }
         let queued = look.queue.all();
         if self.bound_secs == 0 && queued > 0 {
-            self.report(Invariant::I9, format!("{queued} messages are queued"), Vec::new());
+            self.report(Invariant::I9, "queued".to_owned(), format!("{queued} messages are queued"), Vec::new());
         }
     }
 }

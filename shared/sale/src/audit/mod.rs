@@ -5,15 +5,16 @@
 //! touches nothing.
 //!
 //! A sale in motion is never seen whole: rows and holds are read one after the other. So a mismatch counts only when the
-//! things concerned have been still for `bound_secs`, and when a second and a third look find exactly the same. Sums are
-//! judged only in a look during which they did not move.
+//! things concerned have been still for `bound_secs`, and when a second and a third look find it again: the same promise
+//! broken in the same way about the same thing, whatever its numbers are by then. Sums are judged only in a look during which
+//! they did not move. An oversell is looked at until it is certain, or gone.
 
 mod judge;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{try_join, try_join_all};
 use kernel::ids::{ActivityId, OrderNo, TransactionId};
 use kernel::time::{Rfc3339, UnixMillis};
 use redis::aio::ConnectionLike;
@@ -33,7 +34,7 @@ use crate::{SaleError, Stores};
 pub const BOUND_SECS: u32 = 120;
 /// The longest bound that may be asked for.
 pub const MAX_BOUND_SECS: u32 = 600;
-/// Looks in a row that must agree on a violation, the most looks, and the pause between them.
+/// Looks in a row that must find a violation, the most looks (unless there may be an oversell), and the pause between them.
 const LOOKS: usize = 3;
 const MAX_LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(700);
@@ -158,27 +159,24 @@ where
         return Ok(None);
     }
     let mut seen = look(stores, dead_letters, activity_id).await?;
-    let mut standing: BTreeSet<Violation> = judge::judge(&seen, bound_secs).into_iter().collect();
-    let mut agreeing = 1;
-    for _ in 1..MAX_LOOKS {
+    let mut findings = judge::judge(&seen, bound_secs);
+    for looks in 1.. {
+        let certain = findings.values().all(|finding| finding.looks >= LOOKS);
         // Nothing wrong with a sale that stood still: right. One that moved is looked at again before it may be called so.
-        let moving = seen.offers.iter().any(|offer| !judge::is_still(offer));
-        if standing.is_empty() && !moving || !standing.is_empty() && agreeing == LOOKS {
+        let moving = findings.is_empty() && seen.offers.iter().any(|offer| !judge::is_still(offer));
+        let may_be_oversold = findings.values().any(|finding| finding.is_oversell && finding.looks < LOOKS);
+        if certain && !moving || looks >= MAX_LOOKS && !may_be_oversold {
             break;
         }
         tokio::time::sleep(PAUSE).await;
         seen = look(stores, dead_letters, activity_id).await?;
-        let found: BTreeSet<Violation> = judge::judge(&seen, bound_secs).into_iter().collect();
-        let still_standing: BTreeSet<Violation> = standing.intersection(&found).cloned().collect();
-        (standing, agreeing) = if still_standing.is_empty() { (found, 1) } else { (still_standing, agreeing + 1) };
+        findings = judge::again(&findings, judge::judge(&seen, bound_secs));
     }
-    if agreeing < LOOKS {
-        standing.clear();
-    }
+    findings.retain(|_, finding| finding.looks >= LOOKS);
     Ok(Some(Report {
         activity_id: activity_id.clone(),
-        verdict: if standing.is_empty() { Verdict::Pass } else { Verdict::Fail },
-        violations: standing.into_iter().collect(),
+        verdict: if findings.is_empty() { Verdict::Pass } else { Verdict::Fail },
+        violations: findings.into_iter().map(judge::violation).collect(),
         counts: count(&seen),
         checked_at: Rfc3339(seen.at),
     }))
@@ -204,13 +202,16 @@ where
     C: ConnectionLike + Clone + Send + Sync,
 {
     let id = before.id();
-    let gate = stores.gate.snapshot(&id).await?;
-    let rows = stores.orders.all_of_offer(&id).await?;
+    let gate = async { Ok::<_, SaleError>(stores.gate.snapshot(&id).await?) };
+    let rows = async { Ok(stores.orders.all_of_offer(&id).await?) };
+    let (gate, rows) = try_join(gate, rows).await?;
     let holders = gate.iter().flat_map(|gate| gate.units.keys());
     let allowances: BTreeSet<Allowance> = rows.iter().map(OrderRow::allowance).chain(holders.cloned()).collect();
     let allowances: Vec<Allowance> = allowances.into_iter().collect();
-    let by_key: HashMap<String, i64> =
-        stores.offers.claims(&id, &allowances).await?.into_iter().map(|claim| (claim.pk, claim.units)).collect();
+    let transactions: Vec<TransactionId> = rows.iter().filter_map(|row| row.transaction_id.clone()).collect();
+    let claims = stores.offers.claims(&id, &allowances);
+    let (claims, paid_by) = try_join(claims, stores.payments.get_many(&transactions)).await?;
+    let by_key: HashMap<String, i64> = claims.into_iter().map(|claim| (claim.pk, claim.units)).collect();
     let claims = allowances
         .into_iter()
         .map(|allowance| {
@@ -218,8 +219,6 @@ where
             (allowance, units)
         })
         .collect();
-    let transactions: Vec<TransactionId> = rows.iter().filter_map(|row| row.transaction_id.clone()).collect();
-    let paid_by = stores.payments.get_many(&transactions).await?;
     let paid_by = paid_by.into_iter().map(|payment| (payment.transaction_id.clone(), payment)).collect();
     let after = stores.offers.offer(&id).await?;
     let still =

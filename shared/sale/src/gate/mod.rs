@@ -12,7 +12,7 @@
 //! The `gate` field is what an open sale judges by (window, limit, intervals), or the very answer of a closed one, so that
 //! `admit` needs no state of its own. A hold is its state's letter, ten digits of seconds and
 //! `fingerprint|quantity|user|seats`. Order numbers begin with `SK`, the book's own fields with small letters. Nothing
-//! expires: what matters is never left to a timer.
+//! expires while the sale lives: what matters is never left to a timer. A settled offer goes a week later ([`Gate::expire`]).
 //!
 //! The hold is also the memory of a request: a retry has the same order number and meets it. A released hold stays, so that
 //! a late retry is told apart from a new wish.

@@ -157,12 +157,17 @@ impl<T: DeserializeOwned> Pages<T> {
     }
 
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<T>>, StoreError> {
+        let items = self.next_items().await?;
+        items.map(|items| items.into_iter().map(from_item).collect()).transpose()
+    }
+
+    pub(crate) async fn next_items(&mut self) -> Result<Option<Vec<Item>>, StoreError> {
         let Some(query) = self.query.take() else { return Ok(None) };
         let answer = query.clone().send().await.map_err(StoreError::unavailable(self.operation))?;
         if answer.last_evaluated_key.is_some() {
             self.query = Some(query.set_exclusive_start_key(answer.last_evaluated_key));
         }
-        answer.items.unwrap_or_default().into_iter().map(from_item).collect::<Result<_, _>>().map(Some)
+        Ok(Some(answer.items.unwrap_or_default()))
     }
 }
 

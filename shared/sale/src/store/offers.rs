@@ -15,6 +15,7 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::builders::{PutBuilder, UpdateBuilder};
 use aws_sdk_dynamodb::types::{AttributeValue, ConditionCheck, Delete, Put, TransactWriteItem, Update};
 use kernel::ids::{ActivityId, SkuId, UserId};
@@ -22,7 +23,9 @@ use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 pub use super::Written;
-use super::{Item, StoreError, batch_get, from_item, number, query_all, text, to_item, write_together};
+use super::{
+    Item, Pages, StoreError, batch_get, from_item, number, query_all, readable, text, to_item, write_together,
+};
 use crate::blacklist::Entry;
 use crate::gate::GateSettings;
 use crate::offer::{Allowance, LimitPeriod, OfferId, Rules, SaleState, Shown, Terms, UNLIMITED_TOTAL};
@@ -266,23 +269,30 @@ impl Offers {
     }
 
     async fn list<T: serde::de::DeserializeOwned>(&self, pk: String) -> Result<Vec<T>, StoreError> {
-        let query = self
-            .db
+        query_all(self.query(pk), "Query offers").await
+    }
+
+    fn query(&self, pk: String) -> QueryFluentBuilder {
+        self.db
             .query()
             .table_name(&self.table)
             .key_condition_expression("pk = :pk")
             .expression_attribute_values(":pk", text(pk))
-            .consistent_read(self.consistent);
-        query_all(query, "Query offers").await
+            .consistent_read(self.consistent)
     }
 
     pub async fn activity(&self, activity_id: &ActivityId) -> Result<Option<ActivityRow>, StoreError> {
         self.read(activity_key(activity_id)).await
     }
 
-    /// All activities, by id.
+    /// All activities that can be read, by id.
     pub async fn activities(&self) -> Result<Vec<ActivityRow>, StoreError> {
-        self.list(ACTIVITIES.to_owned()).await
+        let mut pages = Pages::<ActivityRow>::new(self.query(ACTIVITIES.to_owned()), "Query offers");
+        let mut rows = Vec::new();
+        while let Some(items) = pages.next_items().await? {
+            rows.extend(readable(items));
+        }
+        Ok(rows)
     }
 
     pub async fn offer(&self, offer: &OfferId) -> Result<Option<OfferRow>, StoreError> {
@@ -503,12 +513,11 @@ impl<'a> Batch<'a> {
     /// What admins may change of an offer, from version `row.version - 1`. Its counts are changed by `raise` units, never
     /// set: orders are being committed meanwhile.
     pub(crate) fn change_offer(&mut self, row: &OfferRow, raise: i64) -> Result<(), StoreError> {
-        const CHANGED: [&str; 15] = [
+        const CHANGED: [&str; 14] = [
             "title",
             "price",
             "currency",
             "limitPerUser",
-            "limitPeriod",
             "onSale",
             "utcOffsetSecs",
             "startsAt",

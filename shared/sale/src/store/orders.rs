@@ -408,6 +408,18 @@ impl Orders {
         }
     }
 
+    /// What is due to an order in `status` has to wait until `due_at`.
+    pub(crate) async fn put_off(
+        &self,
+        order_no: &OrderNo,
+        status: OrderStatus,
+        due_at: UnixMillis,
+    ) -> Result<(), StoreError> {
+        let values =
+            Item::from([(":from".to_owned(), text(status.as_str())), (":dueAt".to_owned(), number(due_at.get()))]);
+        self.update(order_no, "SET dueAt = :dueAt".to_owned(), "#status = :from".to_owned(), values).await.map(|_| ())
+    }
+
     /// Nothing is owed any more for an order in `status`.
     pub(crate) async fn acquit(&self, order_no: &OrderNo, status: OrderStatus) -> Result<(), StoreError> {
         let values = Item::from([(":from".to_owned(), text(status.as_str()))]);
@@ -516,16 +528,17 @@ impl Orders {
             .expression_attribute_values(":shard", text(offer_shard(offer, shard)))
     }
 
-    /// How many other orders of the same user and activity ran out of time unpaid, among the newest [`RECENT`] of that user.
-    /// Read from an index.
-    pub async fn others_timed_out(&self, row: &OrderRow) -> Result<usize, StoreError> {
-        let page = self.list_by_user(&row.user_id, RECENT, None).await?;
-        let counts = |other: &&OrderRow| {
-            other.order_no != row.order_no
-                && other.activity_id == row.activity_id
-                && other.reason == Some(EndReason::PayTimeout)
-        };
-        Ok(page.orders.iter().filter(counts).count())
+    /// A user's orders of an activity that ran out of time unpaid, among the newest [`RECENT`] of that user. Read from an
+    /// index.
+    pub(crate) async fn timed_out(
+        &self,
+        user_id: &UserId,
+        activity_id: &ActivityId,
+    ) -> Result<Vec<OrderNo>, StoreError> {
+        let page = self.list_by_user(user_id, RECENT, None).await?;
+        let orders = page.orders.into_iter();
+        let orders = orders.filter(|row| row.activity_id == *activity_id && row.reason == Some(EndReason::PayTimeout));
+        Ok(orders.map(|row| row.order_no).collect())
     }
 
     /// Numbers of orders in `status` that are due by `now`, the longest due first within each part of the index; at most

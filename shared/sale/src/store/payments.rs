@@ -5,14 +5,18 @@
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::{Put, TransactWriteItem, Update};
 use kernel::ids::{ActivityId, MerchantId, OrderNo, TransactionId, UserId};
 use kernel::money::{Cents, Currency};
 use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-use super::orders::{OWED_SECS, OrderRow, Orders, STATUS_NAME, Transition, order_key};
-use super::{Item, StoreError, Written, batch_get, from_item, number, query_all, text, to_item, write_together};
+use super::orders::{CursorError, OWED_SECS, OrderRow, Orders, STATUS_NAME, Transition, order_key};
+use super::{
+    Item, StoreError, Written, attribute, batch_get, from_item, number, query_all, readable, text, to_item,
+    write_together,
+};
 use crate::order::OrderStatus;
 
 const BY_ACTIVITY: &str = "byActivity";
@@ -88,7 +92,7 @@ pub struct PaymentRow {
     /// Absent while MATCHED: what is normal would make one hot key of the index.
     #[serde(skip_serializing_if = "Option::is_none")]
     open_state: Option<PaymentState>,
-    /// REFUND_DUE: when to try next. Otherwise when it came.
+    /// REFUND_DUE: when to try next. REFUNDED: when it went back. Otherwise when it came.
     due_at: UnixMillis,
 }
 
@@ -145,6 +149,38 @@ fn shard_of(transaction_id: &TransactionId) -> u8 {
 
 fn payment_key(transaction_id: &TransactionId) -> Item {
     Item::from([("transactionId".to_owned(), text(transaction_id.as_str()))])
+}
+
+/// A page of payments in one state.
+#[derive(Debug, Clone)]
+pub struct Page {
+    pub payments: Vec<PaymentRow>,
+    pub next: Option<Cursor>,
+}
+
+/// Where a page of payments ended.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cursor {
+    due_at: UnixMillis,
+    transaction_id: TransactionId,
+}
+
+impl Cursor {
+    /// The opaque form for clients.
+    pub fn encode(&self) -> String {
+        data_encoding::BASE64URL_NOPAD.encode(format!("{}#{}", self.due_at.get(), self.transaction_id).as_bytes())
+    }
+
+    pub fn decode(opaque: &str) -> Result<Self, CursorError> {
+        let bytes = data_encoding::BASE64URL_NOPAD.decode(opaque.as_bytes()).map_err(|_| CursorError)?;
+        let text = String::from_utf8(bytes).map_err(|_| CursorError)?;
+        let (due_at, transaction_id) = text.split_once('#').ok_or(CursorError)?;
+        Ok(Self {
+            due_at: UnixMillis::new(due_at.parse().map_err(|_| CursorError)?),
+            transaction_id: transaction_id.parse().map_err(|_| CursorError)?,
+        })
+    }
 }
 
 /// What came of paying an order.
@@ -253,52 +289,64 @@ impl Payments {
         Ok(parts.into_iter().flatten().collect())
     }
 
-    /// At most `limit` payments in `state` that are due by `now`, the longest due first. MATCHED ones are not listed.
-    pub async fn in_state(
-        &self,
-        state: PaymentState,
-        now: UnixMillis,
-        limit: u16,
-    ) -> Result<Vec<PaymentRow>, StoreError> {
-        let answer = self
-            .db
-            .query()
-            .table_name(&self.table)
-            .index_name(BY_STATE)
+    /// At most `limit` payments that are to be paid back by `now`, the longest due first.
+    pub(crate) async fn refunds_due(&self, now: UnixMillis, limit: u16) -> Result<Vec<PaymentRow>, StoreError> {
+        let query = self
+            .query_state(PaymentState::RefundDue, limit)
             .key_condition_expression("openState = :state AND dueAt <= :now")
-            .expression_attribute_values(":state", text(state.as_str()))
-            .expression_attribute_values(":now", number(now.get()))
-            .limit(i32::from(limit))
-            .send()
-            .await
-            .map_err(StoreError::unavailable("Query payments by state"))?;
-        answer.items.unwrap_or_default().into_iter().map(from_item).collect()
+            .expression_attribute_values(":now", number(now.get()));
+        let answer = query.send().await.map_err(StoreError::unavailable("Query payments by state"))?;
+        Ok(readable(answer.items.unwrap_or_default()).collect())
     }
 
-    /// UNMATCHED → REFUND_DUE: people decided that it is paid back. False: it is not UNMATCHED.
+    /// A page of at most `limit` payments in `state`: what went back last first, of others the oldest. MATCHED ones are not
+    /// listed.
+    pub async fn list(&self, state: PaymentState, limit: u16, after: Option<&Cursor>) -> Result<Page, StoreError> {
+        let start = after.map(|cursor| {
+            let mut key = payment_key(&cursor.transaction_id);
+            key.insert("openState".to_owned(), text(state.as_str()));
+            key.insert("dueAt".to_owned(), number(cursor.due_at.get()));
+            key
+        });
+        let query = self
+            .query_state(state, limit)
+            .key_condition_expression("openState = :state")
+            .scan_index_forward(state != PaymentState::Refunded)
+            .set_exclusive_start_key(start);
+        let answer = query.send().await.map_err(StoreError::unavailable("Query payments by state"))?;
+        Ok(Page {
+            next: answer.last_evaluated_key.map(from_item).transpose()?,
+            payments: readable(answer.items.unwrap_or_default()).collect(),
+        })
+    }
+
+    fn query_state(&self, state: PaymentState, limit: u16) -> QueryFluentBuilder {
+        let query = self.db.query().table_name(&self.table).index_name(BY_STATE).limit(i32::from(limit));
+        query.expression_attribute_values(":state", text(state.as_str()))
+    }
+
+    /// UNMATCHED → REFUND_DUE: people decided that it is paid back. False: it is not UNMATCHED, or was made to somebody else,
+    /// from whom we can pay nothing back.
     pub async fn decide_refund(&self, transaction_id: &TransactionId, now: UnixMillis) -> Result<bool, StoreError> {
-        self.move_to(transaction_id, PaymentState::Unmatched, PaymentState::RefundDue, "dueAt = :now", now).await
+        let values = Item::from([
+            (":from".to_owned(), text(PaymentState::Unmatched.as_str())),
+            (":to".to_owned(), text(PaymentState::RefundDue.as_str())),
+            (":now".to_owned(), number(now.get())),
+            (":merchant".to_owned(), attribute(&Mismatch::Merchant)?),
+        ]);
+        let condition = "#state = :from AND (attribute_not_exists(mismatch) OR mismatch <> :merchant)";
+        self.update(transaction_id, "SET #state = :to, openState = :to, dueAt = :now", condition, values).await
     }
 
     /// REFUND_DUE → REFUNDED. False: it is not REFUND_DUE.
     pub(crate) async fn refunded(&self, transaction_id: &TransactionId, now: UnixMillis) -> Result<bool, StoreError> {
-        self.move_to(transaction_id, PaymentState::RefundDue, PaymentState::Refunded, "refundedAt = :now", now).await
-    }
-
-    async fn move_to(
-        &self,
-        transaction_id: &TransactionId,
-        from: PaymentState,
-        to: PaymentState,
-        set: &str,
-        now: UnixMillis,
-    ) -> Result<bool, StoreError> {
         let values = Item::from([
-            (":from".to_owned(), text(from.as_str())),
-            (":to".to_owned(), text(to.as_str())),
+            (":from".to_owned(), text(PaymentState::RefundDue.as_str())),
+            (":to".to_owned(), text(PaymentState::Refunded.as_str())),
             (":now".to_owned(), number(now.get())),
         ]);
-        self.update(transaction_id, format!("SET #state = :to, openState = :to, {set}"), values).await
+        let set = "SET #state = :to, openState = :to, refundedAt = :now, dueAt = :now";
+        self.update(transaction_id, set, "#state = :from", values).await
     }
 
     /// Paying it back did not work; to be tried again at `due_at`.
@@ -313,19 +361,25 @@ impl Payments {
             (":attempts".to_owned(), number(i64::from(attempts))),
             (":dueAt".to_owned(), number(due_at.get())),
         ]);
-        let set = "SET attempts = :attempts, dueAt = :dueAt".to_owned();
-        self.update(transaction_id, set, values).await.map(|_| ())
+        let set = "SET attempts = :attempts, dueAt = :dueAt";
+        self.update(transaction_id, set, "#state = :from", values).await.map(|_| ())
     }
 
-    /// Updates a payment that is in the state `:from`; false: it is not.
-    async fn update(&self, transaction_id: &TransactionId, set: String, values: Item) -> Result<bool, StoreError> {
+    /// Updates a payment under a condition; false: it refused.
+    async fn update(
+        &self,
+        transaction_id: &TransactionId,
+        set: &str,
+        condition: &str,
+        values: Item,
+    ) -> Result<bool, StoreError> {
         let answer = self
             .db
             .update_item()
             .table_name(&self.table)
             .set_key(Some(payment_key(transaction_id)))
             .update_expression(set)
-            .condition_expression("#state = :from")
+            .condition_expression(condition)
             .expression_attribute_names("#state", "state")
             .set_expression_attribute_values(Some(values))
             .send()

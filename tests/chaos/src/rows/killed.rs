@@ -247,6 +247,24 @@ pub(crate) async fn pause() -> Seen {
     Seen::new(&shop, 1, format!("killed {pid}"), format!("PAUSED by the sweep, resumed; {tally}"))
 }
 
+/// An end is written, and the gate has not heard of it.
+pub(crate) async fn end() -> Seen {
+    let shop = plenty().await;
+    let stream = Stream::of(&shop);
+    pass(Duration::from_secs(2)).await;
+    let tally = stream.ends().await;
+    tally.assert_undisturbed();
+    let mut event = events::admin(&shop, "admin/pause.200");
+    event["pathParameters"]["action"] = "end".into();
+    let pid = dies(&shop, "admin", "lifecycle.after_row", &event).await;
+    until("the sweep ends it at the gate", async || {
+        let answer = shop.buyer(&format!("probe{}", rand::random::<u32>())).buy(1, "k1").await;
+        answer.problem().is_some_and(|problem| problem.code == ProblemCode::Ended)
+    })
+    .await;
+    Seen::new(&shop, 1, format!("killed {pid}"), format!("ENDED by the sweep; {tally}"))
+}
+
 /// Units are added in the row, and the gate has not heard of it.
 pub(crate) async fn raise() -> Seen {
     let shop = Shop::publish(Offer { total: PLENTY, ..Offer::default() }).await;

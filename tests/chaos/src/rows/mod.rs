@@ -84,11 +84,12 @@ pub(crate) fn together() -> Vec<Row> {
             Box::pin(killed::settle("settle.after_gate"))
         }),
         row("lifecycle.after_row.pause", "killed with a pause written and the gate open", || Box::pin(killed::pause())),
+        row("lifecycle.after_row.end", "killed with an end written and the gate open", || Box::pin(killed::end())),
         row("lifecycle.after_row.raise", "killed with units added in the row only", || Box::pin(killed::raise())),
         row("lifecycle.after_lower", "killed with units out at the gate and not in the row", || {
             Box::pin(killed::lower())
         }),
-        row("sqs.duplicates", "messages twice more and in other orders", || Box::pin(queue::duplicates())),
+        row("sqs.duplicates", "messages three times more and in other orders", || Box::pin(queue::duplicates())),
         row("sqs.malformed", "the i-th message of a batch cannot be read", || Box::pin(queue::malformed())),
         row("put.reply", "the reply to PutItem is lost", || Box::pin(aws::put_reply_lost())),
         row("put.throttled", "DynamoDB throttles PutItem", || Box::pin(aws::put_throttled())),

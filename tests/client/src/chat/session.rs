@@ -42,7 +42,7 @@ impl From<MessageFrame> for Message {
     fn from(frame: MessageFrame) -> Self {
         let body = match frame.content {
             Content::Text(text) => Body::Text(text),
-            Content::Image(image) => Body::Image { key: image.key, url: Some(image.url) },
+            Content::Image(image) => Body::Image { key: image.key, url: image.url },
             Content::Card(card) => Body::Card { order_no: card.order_no.clone(), card: Some(card) },
             Content::System(note) => Body::System(note),
         };

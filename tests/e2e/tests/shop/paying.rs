@@ -165,8 +165,7 @@ async fn money_that_fits_no_order_is_set_aside() {
         assert_eq!(receipt.notified, 1, "{mismatch:?}");
         assert_eq!(status(&buyer, &parameters.order_no).await, OrderStatus::Unpaid, "{mismatch:?}");
         let payment = eventually("it is listed", SOON, async || {
-            let listed = done(shop.local.admin.payments(PaymentState::Unmatched).await).items;
-            listed.into_iter().find(|payment| payment.transaction_id == receipt.transaction_id)
+            listed(&shop, PaymentState::Unmatched, &receipt.transaction_id).await
         })
         .await;
         assert_eq!((payment.state, payment.mismatch), (PaymentState::Unmatched, Some(*mismatch)));
@@ -298,6 +297,20 @@ async fn who_pays_twice_gets_the_second_payment_back() {
     assert_eq!(money(&report.counts), Money { received: 2 * COST, paid: COST, refunded: COST, ..Money::default() });
 }
 
+/// A payment in the admin's list, on whichever page.
+async fn listed(shop: &Shop, state: PaymentState, transaction_id: &str) -> Option<client::documents::Payment> {
+    const PAGES: usize = 100;
+    let mut cursor: Option<String> = None;
+    for _ in 0..PAGES {
+        let page = done(shop.local.admin.payments(state, cursor.as_deref()).await);
+        if let Some(payment) = page.items.into_iter().find(|payment| payment.transaction_id == transaction_id) {
+            return Some(payment);
+        }
+        cursor = Some(page.next_cursor?);
+    }
+    panic!("the list has no end");
+}
+
 /// A payment that is to be paid back, is, once.
 async fn goes_back(shop: &Shop, transaction_id: &str) {
     use sale::store::payments::PaymentState as RowState;
@@ -310,8 +323,7 @@ async fn goes_back(shop: &Shop, transaction_id: &str) {
     .await;
     let paid = movement(shop, transaction_id).await;
     assert_eq!(paid.refunded, paid.amount);
-    let listed = done(shop.local.admin.payments(PaymentState::Refunded).await).items;
-    let payment = listed.into_iter().find(|payment| payment.transaction_id == transaction_id).expect("it is listed");
+    let payment = listed(shop, PaymentState::Refunded, transaction_id).await.expect("it is listed");
     assert!(payment.refunded_at.is_some());
 }
 

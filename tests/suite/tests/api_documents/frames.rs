@@ -2,8 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chat::desk::agents::AgentStatus;
+use chat::desk::read::Known;
+use chat::frames::server::{MessageDocument, Refused, SessionDocument};
 use chat::frames::{ClientFrame, ErrorCode, ServerFrame};
+use chat::ids::{Party, Seq, Side};
+use chat::message::{Body, Card, ImageKey, Sender};
+use chat::session::{Cursors, Session, SessionStatus, Step};
+use chat::uploads::Links;
 use contract::Contract;
+use kernel::ids::UserId;
+use kernel::text::Language;
+use kernel::time::{Rfc3339, UnixMillis};
 use serde_json::{Value, json};
 
 use crate::source::{Members, Source};
@@ -37,11 +47,13 @@ fn messages_have_the_members_of_the_frames_behind_them() {
     }
 }
 
-#[test]
-fn what_the_server_sends_is_as_documented() {
-    let contract = Contract::read();
+/// One of each frame, and of each kind of message.
+fn server_frames() -> Vec<ServerFrame> {
+    let now = UnixMillis::new(1_780_000_000_000);
+    let (user, agent): (UserId, UserId) = ("u1".parse().unwrap(), "g1".parse().unwrap());
     let mut frames = vec![
-        ServerFrame::Pong { heads: BTreeMap::new() },
+        ServerFrame::Pong { heads: BTreeMap::from([("s1".parse().unwrap(), Seq::new(7))]) },
+        ServerFrame::Rotate {},
         ServerFrame::SeckillResult {
             order_no: "SK1".parse().unwrap(),
             status: "success".into(),
@@ -54,21 +66,78 @@ fn what_the_server_sends_is_as_documented() {
             order_status: "CANCELLED".into(),
             message: "ok".to_owned(),
         },
+        ServerFrame::SyncEnd { session_id: "s1".parse().unwrap(), head: Seq::ZERO },
+        ServerFrame::Read { session_id: "s1".parse().unwrap(), by: Side::Agent, last_seq: Seq::new(3) },
+        ServerFrame::Typing { session_id: "s1".parse().unwrap(), from: Sender::User(user.clone()) },
+        ServerFrame::Status { status: AgentStatus::Busy, at: Rfc3339(now) },
     ];
-    frames.extend(ErrorCode::ALL.map(|code| ServerFrame::Error {
-        code,
-        message: code.text().en.into_owned(),
-        // as `chat` says it: only what may succeed later names a wait
-        retry_after_ms: (code == ErrorCode::RetryLater).then_some(1_000),
-    }));
+    for (client_msg_id, duplicate) in [(Some("m1".to_owned().try_into().unwrap()), true), (None, false)] {
+        let (session_id, seq) = ("s1".parse().unwrap(), Seq::new(1));
+        frames.push(ServerFrame::Sent { client_msg_id, session_id, seq, at: Rfc3339(now), duplicate });
+    }
+    for code in ErrorCode::ALL {
+        // As `chat` says it: only what may succeed later names a wait.
+        let retry_after_ms = matches!(code, ErrorCode::RetryLater | ErrorCode::RateLimited).then_some(1_000);
+        let (session_id, client_msg_id) = (Some("s1".parse().unwrap()), Some("m1".to_owned().try_into().unwrap()));
+        let message = code.text().en.into_owned();
+        frames.push(ServerFrame::Error(Refused { code, message, session_id, client_msg_id, retry_after_ms }));
+    }
+    let waiting = Session::opened("s1".parse().unwrap(), "CS20260528001".into(), user.clone(), now);
+    let open = waiting.claimed(&agent, now);
+    let said = |sender: &Party, body| open.session.said(sender, body, Some("m1".to_owned().try_into().unwrap()), now);
+    let (customer, serving) = (Party::user(user), Party::agent(agent.clone()));
+    let key: ImageKey = format!("s1/{}.png", "0".repeat(32)).try_into().unwrap();
+    let card = Card {
+        order_no: "SK1".parse().unwrap(),
+        title: "Phone".into(),
+        qty: 1,
+        amount: 99_900,
+        currency: "CNY".into(),
+        status: "PAID".into(),
+    };
+    let steps = [
+        said(&customer, Body::Text("你好".to_owned().try_into().unwrap())).unwrap(),
+        said(&customer, Body::Image(key)).unwrap(),
+        said(&serving, Body::Card(card)).unwrap(),
+        open.clone(),
+        open.session.transferred(&agent, now),
+        open.session.requeued(now),
+        open.session.closed(Some(Side::User), now),
+        open.session.closed(None, now),
+        open.session.closed(Some(Side::Agent), now).session.reopened(now),
+    ];
+    let document = |step: &Step| MessageDocument::new(&step.message, Side::User, Language::Zh, &Links::default());
+    frames.extend(steps.iter().map(|step| ServerFrame::Message(Box::new(document(step)))));
+    let items = steps.iter().map(document).collect();
+    frames.push(ServerFrame::Messages { session_id: "s1".parse().unwrap(), items });
+    for session in steps.into_iter().map(|step| step.session).chain([waiting]) {
+        let position = (session.status == SessionStatus::Waiting).then_some(1);
+        let known = Known { session, cursors: Cursors::default() };
+        frames.push(ServerFrame::Session(Box::new(SessionDocument::new(&known, position, Language::En))));
+    }
+    frames
+}
+
+#[test]
+fn what_the_server_sends_is_as_documented() {
+    let contract = Contract::read();
     let mut seen = BTreeSet::new();
-    for frame in frames {
+    for frame in server_frames() {
         // A new frame has to be tried here: without it, this does not compile.
         let name = match frame {
             ServerFrame::SeckillResult { .. } => "seckill_result",
             ServerFrame::OrderStatus { .. } => "order_status",
             ServerFrame::Pong { .. } => "pong",
-            ServerFrame::Error { .. } => "error",
+            ServerFrame::Rotate {} => "rotate",
+            ServerFrame::Message(_) => "message",
+            ServerFrame::Messages { .. } => "messages",
+            ServerFrame::Sent { .. } => "sent",
+            ServerFrame::SyncEnd { .. } => "sync_end",
+            ServerFrame::Read { .. } => "read",
+            ServerFrame::Session(_) => "session",
+            ServerFrame::Typing { .. } => "typing",
+            ServerFrame::Status { .. } => "status",
+            ServerFrame::Error(_) => "error",
         };
         seen.insert(name.to_owned());
         contract.check_server_frame(&serde_json::to_value(frame).unwrap()).unwrap_or_else(|drift| panic!("{drift}"));
@@ -94,7 +163,7 @@ fn what_the_server_sends_is_as_documented() {
             assert_eq!(contract.check_server_frame(&frame).is_ok(), told_in == Some(kind), "{frame}");
         }
     }
-    assert!(contract.check_server_frame(&json!({"type": "rotate"})).is_err());
+    assert!(contract.check_server_frame(&json!({"type": "dance"})).is_err());
     assert!(contract.check_server_frame(&json!({"type": "pong", "heads": {}, "at": 1})).is_err());
 }
 
@@ -113,11 +182,23 @@ fn what_a_client_may_send_is_what_is_read() {
         json!({"type": "result_ack", "orderNo": "SK1"}),
         json!({"type": "result_ack", "orderNo": "SK1", "orderStatus": "UNPAID"}),
         json!({"type": "result_ack", "orderNo": "SK1", "orderStatus": null}),
+        json!({"type": "open"}),
+        json!({"type": "open", "sessionId": "s1"}),
+        json!({"type": "text", "sessionId": "s1", "content": "hello"}),
+        json!({"type": "text", "sessionId": "s1", "content": "字".repeat(4_000), "clientMsgId": "a.b:c-1"}),
+        json!({"type": "image", "sessionId": "s1", "content": format!("s1/{}.webp", "0".repeat(32))}),
+        json!({"type": "card", "sessionId": "s1", "content": "SK1", "clientMsgId": "m1"}),
+        json!({"type": "ack", "sessionId": "s1", "lastSeq": 0}),
+        json!({"type": "pull", "sessionId": "s1", "from": 1, "to": 1}),
+        json!({"type": "typing", "sessionId": "s1"}),
+        json!({"type": "status", "status": "online"}),
+        json!({"type": "transfer", "sessionId": "s1"}),
+        json!({"type": "transfer", "sessionId": "s1", "to": "g2"}),
+        json!({"type": "close", "sessionId": "s1"}),
     ];
     let bad = [
         json!({}),
         json!({"type": "dance"}),
-        json!({"type": "text", "sessionId": "s1", "content": "hello"}),
         json!({"type": "Ping"}),
         json!({"type": "ping", "at": 1}),
         json!({"type": "sync", "sessions": []}),
@@ -134,6 +215,24 @@ fn what_a_client_may_send_is_what_is_read() {
         json!({"type": "result_ack", "orderNo": "x".repeat(65)}),
         json!({"type": "result_ack", "orderNo": "SK1", "orderStatus": "unpaid"}),
         json!({"type": "result_ack", "orderNo": "SK1", "seen": true}),
+        json!({"type": "open", "sessionId": "s 1"}),
+        json!({"type": "text", "content": "hello"}),
+        json!({"type": "text", "sessionId": "s1"}),
+        json!({"type": "text", "sessionId": "s1", "content": 7}),
+        json!({"type": "text", "sessionId": "s1", "content": " \n"}),
+        json!({"type": "text", "sessionId": "s1", "content": "a\u{0}b"}),
+        json!({"type": "text", "sessionId": "s1", "content": "a\u{9f}b"}),
+        json!({"type": "text", "sessionId": "s1", "content": "字".repeat(4_001)}),
+        json!({"type": "text", "sessionId": "s1", "content": "hi", "clientMsgId": ""}),
+        json!({"type": "text", "sessionId": "s1", "content": "hi", "clientMsgId": "a b"}),
+        json!({"type": "text", "sessionId": "s1", "content": "hi", "seq": 1}),
+        json!({"type": "image", "sessionId": "s1", "content": "s1/cat.png"}),
+        json!({"type": "card", "sessionId": "s1", "content": "SK 1"}),
+        json!({"type": "ack", "sessionId": "s1", "lastSeq": -1}),
+        json!({"type": "pull", "sessionId": "s1", "from": 0, "to": 1}),
+        json!({"type": "status", "status": "asleep"}),
+        json!({"type": "transfer", "sessionId": "s1", "to": "g 2"}),
+        json!({"type": "close"}),
     ];
     let mut seen = BTreeSet::new();
     for frame in good {
@@ -145,6 +244,16 @@ fn what_a_client_may_send_is_what_is_read() {
             ClientFrame::Ping(_) => "ping".to_owned(),
             ClientFrame::Auth(_) => "auth".to_owned(),
             ClientFrame::ResultAck(_) => "result_ack".to_owned(),
+            ClientFrame::Open(_) => "open".to_owned(),
+            ClientFrame::Text(_) => "text".to_owned(),
+            ClientFrame::Image(_) => "image".to_owned(),
+            ClientFrame::Card(_) => "card".to_owned(),
+            ClientFrame::Ack(_) => "ack".to_owned(),
+            ClientFrame::Pull(_) => "pull".to_owned(),
+            ClientFrame::Typing(_) => "typing".to_owned(),
+            ClientFrame::Status(_) => "status".to_owned(),
+            ClientFrame::Transfer(_) => "transfer".to_owned(),
+            ClientFrame::Close(_) => "close".to_owned(),
         });
     }
     assert_eq!(seen, contract.messages("fromClient").into_keys().collect());

@@ -10,7 +10,10 @@ use std::path::Path;
 
 use contract::root;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Expr, ExprCall, ExprLit, ExprMatch, ExprMethodCall, ExprPath, Fields, Item, Lit, Pat, Type};
+use syn::{
+    Attribute, Expr, ExprCall, ExprLit, ExprMatch, ExprMethodCall, ExprPath, Fields, GenericArgument, Item, Lit, Pat,
+    PathArguments, Type,
+};
 
 /// A crate's sources, without its tests.
 pub(crate) struct Source {
@@ -113,7 +116,8 @@ impl Source {
         for field in fields {
             let options = serde_options(&field.attrs);
             if options.contains_key("flatten") {
-                let inner = self.members(&type_name(&field.ty));
+                let name = type_name(&field.ty);
+                let inner = self.tag_and_content(&name).unwrap_or_else(|| self.members(&name));
                 members.all.extend(inner.all);
                 members.required.extend(inner.required);
                 continue;
@@ -130,6 +134,17 @@ impl Source {
             members.all.insert(name);
         }
         members
+    }
+
+    /// Of an enum that is written as two members: which of its variants it is, and what is in it.
+    fn tag_and_content(&self, name: &str) -> Option<Members> {
+        let attributes = self.items.iter().find_map(|item| match item {
+            Item::Enum(item) if item.ident == name => Some(&item.attrs),
+            _ => None,
+        })?;
+        let options = serde_options(attributes);
+        let names: BTreeSet<String> = ["tag", "content"].iter().map(|option| options[*option].clone()).collect();
+        Some(Members { all: names.clone(), required: names })
     }
 
     /// The words of an enum without fields.
@@ -375,7 +390,17 @@ fn path_of(path: &ExprPath) -> String {
 
 fn type_name(ty: &Type) -> String {
     match ty {
-        Type::Path(path) => path.path.segments.last().unwrap().ident.to_string(),
+        Type::Path(path) => {
+            let last = path.path.segments.last().unwrap();
+            match &last.arguments {
+                // serde does not see a box
+                PathArguments::AngleBracketed(inner) if last.ident == "Box" => match inner.args.first() {
+                    Some(GenericArgument::Type(inner)) => type_name(inner),
+                    _ => String::new(),
+                },
+                _ => last.ident.to_string(),
+            }
+        }
         Type::Reference(reference) => type_name(&reference.elem),
         _ => String::new(),
     }

@@ -7,8 +7,10 @@
 )]
 
 mod assigning;
+mod cost;
 mod hall;
 mod interleavings;
+mod model;
 mod reading;
 mod sending;
 mod sweeping;

@@ -12,7 +12,7 @@ use sale::gate::NewHold;
 use sale::order::EndReason;
 use suite::dynamo::{OFFERS, ORDERS, PAYMENTS};
 
-use crate::house::{PAY_WINDOW_SECS, TestSale, order_key, quantity};
+use crate::house::{PAY_WINDOW_SECS, TestSale, order_key, payment_key, quantity};
 
 /// A quiet sale: of ten units, `first` (two) and `second` of u1 and `other` of u2 are UNPAID; `dead` is FAILED.
 struct Quiet {
@@ -290,10 +290,6 @@ async fn paid(sale: &TestSale, order_no: &OrderNo) {
     sale.assert_sound().await;
 }
 
-fn payment_key(transaction: &str) -> HashMap<String, AttributeValue> {
-    HashMap::from([("transactionId".to_owned(), AttributeValue::S(transaction.to_owned()))])
-}
-
 async fn change(
     sale: &TestSale,
     table: &str,
@@ -409,4 +405,68 @@ async fn a_busy_sale_is_not_a_broken_one() {
     }
     assert_eq!(sale.offer_row().await.remaining, 0);
     sale.assert_sound().await;
+}
+
+/// More is sold with every look, so no two of them see the same numbers. An oversell is one all the same.
+#[tokio::test]
+async fn a_busy_sale_that_is_oversold_does_not_pass() {
+    let sale = TestSale::open(1_000, 1).await;
+    for user in 0..5 {
+        sale.unpaid(&format!("early{user}"), 1, "k").await;
+    }
+    // Five are sold of three, and by the count more are left.
+    change(&sale, OFFERS, sale.offer_key(), "total", number(3)).await;
+    let done = std::cell::Cell::new(false);
+    let busy = async {
+        for user in 0..900 {
+            if done.get() {
+                return user;
+            }
+            sale.unpaid(&format!("u{user}"), 1, "k").await;
+        }
+        900
+    };
+    let audited = async {
+        let report =
+            audit::audit(&sale.stores, &sale.dead_letters(), sale.activity_id(), BOUND_SECS).await.unwrap().unwrap();
+        done.set(true);
+        report
+    };
+    let (sold, report) = tokio::join!(busy, audited);
+    assert!(sold > 5, "{sold} sold meanwhile");
+    assert_eq!(report.verdict, Verdict::Fail, "{report:?}");
+    let oversold = report.violations.iter().find(|violation| violation.detail.contains("oversold"));
+    assert!(oversold.is_some_and(|violation| violation.invariant == Invariant::I1), "{report:?}");
+}
+
+/// Orders that are wrong in one look and right in the next do not make up one that stays.
+#[tokio::test]
+async fn among_orders_in_motion_the_one_that_stands_still_is_named() {
+    let sale = TestSale::open(1_000, 1).await;
+    let stuck = sale.bought("stuck", 1, "k").await;
+    sale.orders_queue.take();
+    sale.pass_secs(i64::from(BOUND_SECS) + 1);
+    let done = std::cell::Cell::new(false);
+    let busy = async {
+        for user in 0..300 {
+            if done.get() {
+                return;
+            }
+            // Old when it is seen, and then decided.
+            let mut row = sale.new_row(&format!("u{user}"), 1, "k").await;
+            row.created_at = sale.now().plus_secs(-600);
+            sale.stores.orders.put(&row).await.unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            sale.stores.orders.fail(&row.order_no, EndReason::GaveUp, sale.now()).await.unwrap();
+        }
+    };
+    let audited = async {
+        let report =
+            audit::audit(&sale.stores, &sale.dead_letters(), sale.activity_id(), BOUND_SECS).await.unwrap().unwrap();
+        done.set(true);
+        report
+    };
+    let ((), report) = tokio::join!(busy, audited);
+    let undecided = report.violations.iter().find(|violation| violation.detail.contains("PRE_CREATED"));
+    assert_eq!(undecided.map(|violation| &violation.order_nos[..]), Some(&[stuck][..]), "{report:?}");
 }

@@ -1,9 +1,11 @@
 //! A limit for each calendar day: the gate's clock says which day, once, and row, claim and hold repeat it.
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use kernel::time::Clock;
 use sale::admission::Refusal;
-use sale::lifecycle::OfferSpec;
+use sale::lifecycle::{self, Edit, EditRefusal, GateSync, OfferSpec};
 use sale::offer::{Allowance, LimitPeriod};
+use suite::dynamo::OFFERS;
 
 use crate::house::{TestSale, done, refused, spec, user_id};
 
@@ -25,9 +27,15 @@ async fn daily(limit: u32, offset_secs: i32) -> TestSale {
     sale
 }
 
-/// Days begin elsewhere: for the gate, tomorrow has come.
+/// Days begin elsewhere, by force: for the gate, tomorrow has come.
 async fn tomorrow(sale: &TestSale, offset_secs: i32) {
-    done(sale.put_activity_with(-3_600, 24 * 3_600, |rules| rules.utc_offset_secs = offset_secs + 86_400).await);
+    let update = sale.dynamo.client.update_item().table_name(OFFERS).set_key(Some(sale.offer_key()));
+    let update = update.update_expression("SET utcOffsetSecs = :offset, #version = #version + :one");
+    let number = |number: i32| AttributeValue::N(number.to_string());
+    let update =
+        update.expression_attribute_names("#version", "version").expression_attribute_values(":one", number(1));
+    update.expression_attribute_values(":offset", number(offset_secs + 86_400)).send().await.unwrap();
+    assert_eq!(lifecycle::sync_gate(&sale.stores, &sale.offer).await.unwrap(), GateSync::Corrected);
 }
 
 #[tokio::test]
@@ -93,4 +101,26 @@ async fn a_cool_down_outlives_the_day() {
     sale.bought("u2", 1, "k1").await;
     sale.deliver().await;
     sale.assert_sound().await;
+}
+
+/// An edit that says nothing of the time zone would have days begin elsewhere, and one of them twice.
+#[tokio::test]
+async fn where_days_begin_is_fixed_once_somebody_may_have_bought() {
+    const SHANGHAI: i32 = 8 * 3_600;
+    let sale = TestSale::closed().await;
+    let put =
+        async |offset: i32| sale.put_activity_with(-3_600, 24 * 3_600, |rules| rules.utc_offset_secs = offset).await;
+    done(put(0).await);
+    done(sale.put_offer(&OfferSpec { limit_period: LimitPeriod::Day, ..spec(10, 1) }).await);
+    done(put(SHANGHAI).await);
+    done(sale.preheat().await);
+    assert_eq!(put(0).await, Edit::Refused(EditRefusal::DaysAreFixed));
+    done(put(SHANGHAI).await);
+    assert_eq!(sale.offer_row().await.rules.utc_offset_secs, SHANGHAI);
+}
+
+#[tokio::test]
+async fn where_no_limit_is_of_a_day_days_may_begin_anywhere() {
+    let sale = TestSale::open(10, 1).await;
+    done(sale.put_activity_with(-3_600, 24 * 3_600, |rules| rules.utc_offset_secs = 3_600).await);
 }

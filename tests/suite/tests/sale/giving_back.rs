@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use kernel::ids::OrderNo;
 use sale::admission::{Blocked, Refusal};
-use sale::due::{COOL_DOWN_SECS, UNPAID_ORDERS};
+use sale::due::{self, COOL_DOWN_SECS, UNPAID_ORDERS};
+use sale::follow::Told;
 use sale::ledger::Outcome;
 use sale::order::{EndReason, OrderStatus};
 use sale::queue::ReminderMessage;
+use sale::store::orders::OWED_SECS;
+use suite::dynamo::OFFERS;
 
-use crate::house::{PAY_WINDOW_SECS, TestSale, refused};
+use crate::house::{PAY_WINDOW_SECS, Recorder, TestSale, done, refused, sku_id, spec};
 
 fn is_cancelled(outcome: &Outcome, because: EndReason) -> bool {
     matches!(outcome, Outcome::Settled { status: OrderStatus::Cancelled, reason: Some(reason), .. } if *reason == because)
@@ -89,9 +93,12 @@ async fn p23_hops_until_the_deadline() {
 async fn the_sweep_cancels_what_nobody_was_reminded_of() {
     let sale = TestSale::open(10, 1).await;
     let order_no = sale.unpaid("u1", 1, "k1").await;
-    sale.pass_secs(i64::from(PAY_WINDOW_SECS) - 30);
-    assert_eq!(sale.sweep().await.attended.cancelled, 0);
-    sale.pass_secs(60);
+    // At the very deadline the reminders are at it.
+    for secs in [i64::from(PAY_WINDOW_SECS) - 30, 30] {
+        sale.pass_secs(secs);
+        assert_eq!(sale.sweep().await.attended.cancelled, 0);
+    }
+    sale.pass_secs(OWED_SECS);
     let swept = sale.sweep().await;
     assert_eq!((swept.attended.cancelled, swept.attended.acquitted), (1, 1));
     assert_eq!(sale.status(&order_no).await, (OrderStatus::Cancelled, Some(EndReason::PayTimeout)));
@@ -108,7 +115,7 @@ async fn many_time_out_together() {
         sale.bought(&format!("u{user}"), 1, "k").await;
     }
     sale.deliver().await;
-    sale.pass_secs(i64::from(PAY_WINDOW_SECS));
+    sale.pass_secs(i64::from(PAY_WINDOW_SECS) + OWED_SECS);
     sale.weather.calls("TransactWriteItems");
     let swept = sale.sweep().await;
     assert_eq!((swept.attended.cancelled, swept.attended.acquitted), (BUYERS, BUYERS));
@@ -125,7 +132,7 @@ async fn cancelled_and_nobody_told() {
     sale.cancel(&order_no).await;
     assert_eq!(sale.available().await, 9);
     sale.pass_secs(31);
-    let (swept, words) = sale.sweep_telling(&sale.stores, sale::follow::Told::Stored).await;
+    let (swept, words) = sale.sweep_telling(&sale.stores, Told::Stored).await;
     assert_eq!((swept.failures, swept.attended.acquitted), (0, 1));
     assert_eq!((words[0].order_no.clone(), words[0].reason), (order_no, Some(EndReason::CancelledByBuyer)));
     assert_eq!(sale.available().await, 10);
@@ -171,5 +178,76 @@ async fn giving_back_is_no_offence() {
         sale.attend(&[order_no]).await;
     }
     sale.unpaid("u1", 1, "last").await;
+    sale.assert_sound().await;
+}
+
+/// Three at once are three, and the buyer's orders are looked through once.
+#[tokio::test]
+async fn three_that_run_out_together_bring_one_cool_down() {
+    let sale = TestSale::open(100, 3).await;
+    let mut orders: Vec<OrderNo> = Vec::new();
+    for round in 0..UNPAID_ORDERS {
+        orders.push(sale.unpaid("u1", 1, &format!("k{round}")).await);
+    }
+    sale.pass_secs(i64::from(PAY_WINDOW_SECS));
+    sale.weather.calls("Query");
+    let (attended, recorder) = sale.attend(&orders).await;
+    assert_eq!((attended.cancelled, attended.acquitted, recorder.tellings()), (3, 3, 1));
+    // The buyer's orders, and the offers of the activity.
+    assert_eq!(sale.weather.calls("Query"), 2);
+    assert!(matches!(sale.refusal("u1", "k9").await, Refusal::Blocked(_)));
+}
+
+/// However many products a batch is about, its buyers are told in one go.
+#[tokio::test]
+async fn a_batch_is_told_in_one_go() {
+    let mut sale = TestSale::open(10, 1).await;
+    let mut orders = vec![sale.unpaid("u1", 1, "k").await];
+    sale.offer.sku_id = sku_id("s11");
+    done(sale.put_sku(10).await);
+    done(sale.put_offer(&spec(10, 1)).await);
+    done(sale.preheat().await);
+    orders.push(sale.unpaid("u2", 1, "k").await);
+    sale.pass_secs(i64::from(PAY_WINDOW_SECS));
+    let (attended, recorder) = sale.attend(&orders).await;
+    assert_eq!((attended.cancelled, attended.acquitted, attended.left), (2, 2, 0));
+    assert_eq!((recorder.tellings(), recorder.words().len()), (1, 2));
+    sale.assert_sound().await;
+}
+
+#[tokio::test]
+async fn when_time_is_over_what_is_owed_is_left() {
+    let sale = TestSale::open(10, 1).await;
+    let order_no = sale.unpaid("u1", 1, "k").await;
+    sale.pay("t1", &order_no, 1).await;
+    let recorder = Recorder::new(Told::Stored);
+    let now = sale.now();
+    let attended = due::attend(&sale.stores, &recorder, std::slice::from_ref(&order_no), now).await.unwrap();
+    assert_eq!((attended.left, attended.acquitted, recorder.tellings()), (1, 0, 0));
+    assert!(sale.row(&order_no).await.is_owed());
+}
+
+/// A claim that does not count an order: people have to look, and nobody else waits for them.
+#[tokio::test]
+async fn an_order_that_cannot_be_cancelled_holds_nobody_up() {
+    let sale = TestSale::open(10, 1).await;
+    let stuck = sale.unpaid("u1", 1, "k").await;
+    let other = sale.unpaid("u2", 1, "k").await;
+    let count = async |units: &str| {
+        let update = sale.dynamo.client.update_item().table_name(OFFERS).set_key(Some(sale.claim_key("u1")));
+        let update = update.update_expression("SET units = :units");
+        let units = aws_sdk_dynamodb::types::AttributeValue::N(units.to_owned());
+        update.expression_attribute_values(":units", units).send().await.unwrap();
+    };
+    count("0").await;
+    sale.pass_secs(i64::from(PAY_WINDOW_SECS) + OWED_SECS);
+    assert_eq!(sale.sweep().await.attended.cancelled, 1);
+    assert_eq!(sale.status(&other).await.0, OrderStatus::Cancelled);
+    assert_eq!(sale.status(&stuck).await.0, OrderStatus::Unpaid);
+    count("1").await;
+    sale.pass_secs(60);
+    assert_eq!(sale.sweep().await.attended.cancelled, 0);
+    sale.pass_secs(3_600);
+    assert_eq!(sale.sweep().await.attended.cancelled, 1);
     sale.assert_sound().await;
 }

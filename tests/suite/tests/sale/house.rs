@@ -435,6 +435,13 @@ impl TestSale {
         update.update_expression("REMOVE archived").send().await.unwrap();
     }
 
+    /// A row that this code cannot read.
+    pub(crate) async fn damage(&self, table: &str, key: HashMap<String, AttributeValue>, attribute: &str) {
+        let update = self.dynamo.client.update_item().table_name(table).set_key(Some(key));
+        let update = update.update_expression("SET #a = :v").expression_attribute_names("#a", attribute);
+        update.expression_attribute_values(":v", AttributeValue::S("?".to_owned())).send().await.unwrap();
+    }
+
     pub(crate) fn book(&self) -> String {
         format!("seckill:book:{{{}:{}}}", self.offer.activity_id, self.offer.sku_id)
     }
@@ -577,17 +584,23 @@ impl TestSale {
 /// Notes what buyers and the warehouse are told.
 pub(crate) struct Recorder {
     told: Told,
+    /// Each a telling of its own.
+    tellings: Mutex<usize>,
     words: Mutex<Vec<Decided>>,
     published: Mutex<Vec<OrderNo>>,
 }
 
 impl Recorder {
     pub(crate) fn new(told: Told) -> Self {
-        Self { told, words: Mutex::default(), published: Mutex::default() }
+        Self { told, tellings: Mutex::default(), words: Mutex::default(), published: Mutex::default() }
     }
 
     pub(crate) fn words(&self) -> Vec<Decided> {
         self.words.lock().unwrap().clone()
+    }
+
+    pub(crate) fn tellings(&self) -> usize {
+        *self.tellings.lock().unwrap()
     }
 
     pub(crate) fn published(&self) -> Vec<OrderNo> {
@@ -598,6 +611,7 @@ impl Recorder {
 impl Messenger for Recorder {
     async fn tell(&self, decided: &[Decided]) -> Told {
         self.words.lock().unwrap().extend_from_slice(decided);
+        *self.tellings.lock().unwrap() += 1;
         if decided.is_empty() { Told::Stored } else { self.told }
     }
 
@@ -618,7 +632,7 @@ fn gate_at(url: &str) -> Gate<ConnectionManager> {
     Gate::new(ConnectionManager::new_lazy_with_config(client, config).unwrap())
 }
 
-fn item_key(pk: &str, sk: &str) -> HashMap<String, AttributeValue> {
+pub(crate) fn item_key(pk: &str, sk: &str) -> HashMap<String, AttributeValue> {
     HashMap::from([
         ("pk".to_owned(), AttributeValue::S(pk.to_owned())),
         ("sk".to_owned(), AttributeValue::S(sk.to_owned())),
@@ -627,6 +641,10 @@ fn item_key(pk: &str, sk: &str) -> HashMap<String, AttributeValue> {
 
 pub(crate) fn order_key(order_no: &OrderNo) -> HashMap<String, AttributeValue> {
     HashMap::from([("orderNo".to_owned(), AttributeValue::S(order_no.to_string()))])
+}
+
+pub(crate) fn payment_key(transaction: &str) -> HashMap<String, AttributeValue> {
+    HashMap::from([("transactionId".to_owned(), AttributeValue::S(transaction.to_owned()))])
 }
 
 /// An offer of `total` units, `limit` for each user.
@@ -639,7 +657,7 @@ pub(crate) fn spec(total: i64, limit: u32) -> OfferSpec {
         limit_per_user: limit,
         limit_period: LimitPeriod::Activity,
         unlimited: false,
-        on_sale: true,
+        on_sale: None,
         image: None,
     }
 }

@@ -207,6 +207,9 @@ async fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
         sale.deliver().await;
     }
     sale.pass_secs(60);
+    // For whom it is over just now the reminder comes.
+    let all: Vec<OrderNo> = sale.rows().await.into_iter().map(|row| row.order_no).collect();
+    sale.attend(&all).await;
     let swept = sale.sweep().await;
     prop_assert_eq!((swept.resent, swept.ended.len(), swept.followed, swept.gates_waiting), (0, 0, 0, 0));
     // Somebody's time to pay may be over at this very moment.

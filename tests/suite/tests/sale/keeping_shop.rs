@@ -280,7 +280,7 @@ async fn p42_a_pause_and_an_end_that_the_gate_was_not_told() {
 async fn off_the_shelf_and_back() {
     let sale = TestSale::open(10, 3).await;
     let order_no = sale.bought("u1", 1, "k1").await;
-    done(sale.put_offer(&OfferSpec { on_sale: false, ..spec(10, 3) }).await);
+    done(sale.put_offer(&OfferSpec { on_sale: Some(false), ..spec(10, 3) }).await);
     assert_eq!(sale.buy("u2", 1, "k1").await, refused(Refusal::Paused));
     // Whoever was let in gets the goods, and the activity's own pause is another thing.
     sale.deliver().await;
@@ -288,8 +288,25 @@ async fn off_the_shelf_and_back() {
     done(sale.command(Command::Pause).await);
     done(sale.command(Command::Resume).await);
     assert_eq!(sale.buy("u2", 1, "k1").await, refused(Refusal::Paused));
-    done(sale.put_offer(&spec(10, 3)).await);
+    // Another edit, which says nothing of the shelf, leaves it there.
+    done(sale.put_offer(&spec(11, 3)).await);
+    assert_eq!(sale.buy("u2", 1, "k1").await, refused(Refusal::Paused));
+    done(sale.put_offer(&OfferSpec { on_sale: Some(true), ..spec(10, 3) }).await);
     sale.bought("u2", 1, "k1").await;
     sale.deliver().await;
     sale.assert_sound().await;
+}
+
+/// The row says it; that the list of offers cannot be read at that moment only means that the gate is told later.
+#[tokio::test]
+async fn a_pause_that_stands_is_done_though_nobody_can_be_told() {
+    let sale = TestSale::open(10, 1).await;
+    // The pause lists the offers to write them, and once more to tell their gates.
+    sale.weather.next("Query", [Fault::Late]);
+    sale.weather.next("Query", [Fault::Throttled; 8]);
+    assert_eq!(done(sale.command(Command::Pause).await).state, SaleState::Paused);
+    sale.weather.clear();
+    assert_eq!(sale.offer_row().await.state, SaleState::Paused);
+    assert_eq!(sale.sweep().await.gates_corrected, 1);
+    assert_eq!(sale.buy("u1", 1, "k").await, refused(Refusal::Paused));
 }

@@ -138,15 +138,31 @@ async fn what_the_gate_was_never_told() {
         (cancelled.clone(), Drift::NotReleased),
         (orphan.clone(), Drift::OrderMissing),
     ];
+    let untold = |orders: &[sale::follow::Decided]| -> Vec<_> {
+        orders.iter().map(|decided| decided.order_no.clone()).collect()
+    };
     for repair in [Repair::OnlyLook, Repair::Do] {
         let comparison = reconcile::whole(&sale.stores, &offer, repair).await.unwrap();
         assert_eq!(comparison.drifts, expected.clone().into());
         assert!(!comparison.rebuild && !comparison.sums_differ);
         let untouched = repair == Repair::OnlyLook;
-        assert_eq!(sale.available().await, if untouched { 7 } else { 9 });
+        // The orphan's unit waits until its buyer is told, which this one cannot do.
+        assert_eq!(sale.available().await, if untouched { 7 } else { 8 });
+        assert_eq!(untold(&comparison.untold), if untouched { vec![] } else { vec![orphan.clone()] });
     }
     assert_eq!(sale.counters().await.sold, 1);
     assert_eq!(sale.status(&orphan).await, (OrderStatus::Failed, Some(EndReason::Abandoned)));
+    // Nobody can be told for a while; then the buyer is, and the unit is for sale.
+    for told in [Told::NotStored, Told::Stored] {
+        assert_eq!(sale.available().await, 8);
+        let mut words = Vec::new();
+        for _ in 0..PARTS {
+            sale.pass_secs(60);
+            words.extend(sale.sweep_telling(&sale.stores, told).await.1);
+        }
+        assert_eq!(untold(&words), std::slice::from_ref(&orphan));
+    }
+    assert_eq!(sale.available().await, 9);
     assert_eq!(reconcile::whole(&sale.stores, &offer, Repair::Do).await.unwrap().drifts.len(), 0);
     sale.assert_sound().await;
 }
@@ -187,4 +203,77 @@ async fn a_book_that_cannot_be_right_is_made_anew() {
         assert_eq!(hold.state, HoldState::Held);
         sale.assert_sound().await;
     }
+}
+
+/// A gate that is missing or being made has no holds; that is no loss of each single one.
+#[tokio::test]
+async fn a_gate_that_is_being_made_has_lost_nothing() {
+    for begun in [false, true] {
+        let sale = patient_sale().await;
+        let orders = bought_out(&sale, 10).await;
+        let offer = sale.offer_row().await;
+        if begun {
+            sale.stores.offers.begin_rebuild(&sale.offer, offer.epoch, sale.now()).await.unwrap();
+            sale.stores.gate.load_begin(&sale.offer, offer.epoch + 1).await.unwrap();
+        } else {
+            sale.wipe_gate().await;
+        }
+        sale.pass_secs(31);
+        for _ in 0..PARTS {
+            sale.pass_secs(60);
+            let found = reconcile::rolling(&sale.stores, &offer).await.unwrap();
+            assert_eq!(found, reconcile::Comparison::default(), "begun: {begun}");
+        }
+        for order_no in &orders {
+            assert_eq!(sale.row(order_no).await.drifts, 0);
+        }
+    }
+}
+
+/// The sweep itself begins to make the gate anew, and then comes to the step that compares.
+#[tokio::test]
+async fn a_gate_that_the_sweep_just_closed_has_lost_nothing() {
+    const BUYERS: usize = 60;
+    let sale = TestSale::closed().await;
+    sale.open_with(BUYERS as i64, 1, |rules| rules.pay_window_secs = 24 * 3_600).await;
+    let orders = bought_out(&sale, BUYERS).await;
+    // One too many was let in, so the sweep compares; and finds sums that are nobody's.
+    sale.let_in_by_force("excess", 1, "k").await;
+    sale.deliver().await;
+    sale.tamper(&["HINCRBY", &sale.book(), "avail", "3"]).await;
+    sale.pass_secs(31);
+    let swept = sale.sweep().await;
+    assert_eq!((sale.offer_row().await.epoch, swept.drifts), (2, 1));
+    for order_no in &orders {
+        assert_eq!(sale.row(order_no).await.drifts, 0);
+    }
+    sale.pass_secs(sale::rebuild::WAIT_SECS);
+    sale.sweep().await;
+    assert_eq!(sale.available().await, 0);
+    sale.looked_at_again().await;
+    sale.assert_sound().await;
+}
+
+/// A surplus alone: every hold is right, and the gate sells what is not there.
+#[tokio::test]
+async fn the_sweep_finds_a_surplus_that_no_order_shows() {
+    let sale = patient_sale().await;
+    sale.unpaid("u1", 2, "k1").await;
+    sale.tamper(&["HINCRBY", &sale.book(), "avail", "3"]).await;
+    swept_through(&sale).await;
+    sale.pass_secs(60);
+    sale.sweep().await;
+    assert_eq!((sale.offer_row().await.epoch, sale.available().await), (2, 8));
+    sale.looked_at_again().await;
+    sale.assert_sound().await;
+}
+
+/// So many buyers, each with a unit.
+async fn bought_out(sale: &TestSale, buyers: usize) -> Vec<kernel::ids::OrderNo> {
+    let mut orders = Vec::new();
+    for user in 0..buyers {
+        orders.push(sale.bought(&format!("u{user}"), 1, "k").await);
+    }
+    sale.deliver().await;
+    orders
 }

@@ -9,7 +9,9 @@ use sale::rebuild::WAIT_SECS;
 use sale::store::orders::OUTBOX_DELAY_SECS;
 use sale::sweep::{ABANDON_SECS, MAX_ATTEMPTS};
 
-use crate::house::{TestSale, refused, unpaid};
+use suite::dynamo::OFFERS;
+
+use crate::house::{TestSale, item_key, refused, unpaid};
 
 /// A message that never arrives is sent again, less and less often, and at last the order is given up.
 #[tokio::test]
@@ -78,6 +80,14 @@ async fn a_sweep_without_the_queue() {
     assert_eq!(sale.sweep().await.resent, 1);
     assert!(unpaid(&sale.deliver().await[&waiting]));
     sale.assert_sound().await;
+}
+
+/// A row of a later version, say.
+#[tokio::test]
+async fn an_activity_that_cannot_be_read_holds_up_no_other_one() {
+    let sale = TestSale::open(10, 1).await;
+    sale.damage(OFFERS, item_key("ACTIVITY", "a0"), "name").await;
+    assert_eq!(sale.sweep().await.gates_ready, 1);
 }
 
 /// A consumer that died after its transaction has told nobody; neither gate nor row depends on it.
