@@ -17,7 +17,7 @@ FUNCTIONS := $(notdir $(patsubst %/Cargo.toml,%,$(wildcard functions/*/Cargo.tom
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install what is missing (python tools into .local/venv, Debian's redis-server), or name it
@@ -28,7 +28,7 @@ $(PYTHON):
 	@$(MAKE) setup
 
 .PHONY: build
-build: ## build the functions, as the local stack runs them, the demo and `hotcake`
+build: ## build the functions, as the local stack runs them, the demos and `hotcake`
 	@cargo build $(LOCAL) --bins
 
 .PHONY: up
@@ -43,11 +43,21 @@ down: | $(PYTHON) ## stop the local stack
 demo: demo-size up ## a storm of buyers who pay, and a verdict: BUYERS=2000 STOCK=100 ...
 	@target/quick/load
 
-# as the demo itself has it (tests/load/src/settings.rs), but before minutes of building
+.PHONY: demo-chat
+demo-chat: demo-chat-size up ## a day at the customer service, and a verdict: CUSTOMERS=12 AGENTS=3 ...
+	@target/quick/desk
+
+# as the demos themselves have it (tests/load/src/settings.rs, tests/load/src/bin/desk/settings.rs), but before minutes of building
 .PHONY: demo-size
 demo-size:
 	@within() { [[ "$$2" =~ ^[1-9][0-9]{0,5}$$ ]] && (( $$2 <= $$3 )) || { echo "error: $$1 is 1 to $$3, not '$$2'" >&2; exit 2; }; }; \
 	within BUYERS "$${BUYERS-2000}" 20000; within STOCK "$${STOCK-100}" 100000
+
+.PHONY: demo-chat-size
+demo-chat-size:
+	@within() { [[ "$$2" =~ ^[1-9][0-9]{0,2}$$ ]] && (( $$2 >= $$3 && $$2 <= $$4 )) || { echo "error: $$1 is $$3 to $$4, not '$$2'" >&2; exit 2; }; }; \
+	customers="$${CUSTOMERS-12}" agents="$${AGENTS-3}"; within CUSTOMERS "$$customers" 3 60; within AGENTS "$$agents" 2 10; \
+	(( customers > agents )) || { echo "error: CUSTOMERS ($$customers) must be more than AGENTS ($$agents), or nobody waits" >&2; exit 2; }
 
 .PHONY: test
 test: setup build ## all tests; those of the deployed stack run on one of their own

@@ -6,14 +6,15 @@ use std::time::Duration;
 use client::documents::{AuditReport, ProblemCode, ResultStatus, Stats, Verdict};
 use client::{Answer, Api, ClientError, ConnectOptions, Socket, Stack};
 use futures_util::StreamExt;
+use load::calls::accepted;
+use load::error::DemoError;
+use load::progress::Progress;
 
 use crate::buyer::forge;
-use crate::error::DemoError;
 use crate::plan::{BadToken, Offer, Plan, Role};
-use crate::progress::Progress;
 use crate::promises::{Ledger, Promise};
 use crate::settings::Settings;
-use crate::stage::{Sale, accepted};
+use crate::stage::Sale;
 use crate::storm::Crowd;
 
 /// Snoops that try; each reads a stranger's order in three ways.
@@ -140,7 +141,7 @@ async fn knock_at_the_socket(stack: &Stack, plan: &Plan, ledger: &mut Ledger) ->
         let kept = matches!(opened, Err(ClientError::HandshakeRefused { status: 401 | 403 }));
         ledger.judge(Promise::BadTokenRefused, kept, None, || match opened {
             Ok(_) => format!("{kind:?}: connected"),
-            Err(error) => format!("{kind:?}: {}", crate::error::chain(&error)),
+            Err(error) => format!("{kind:?}: {}", load::error::chain(&error)),
         });
     }
     Ok(())

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use client::documents::{BuyRequest, OrderStatus, Problem, ProblemCode, ResultStatus};
 use client::{Api, Away, Backoff, ClientError, Role as TokenRole, Socket, Stack, Token};
+use load::progress::Phase;
 use tokio::sync::Semaphore;
 
 use crate::plan::{BadToken, Buyer, Line, Offer, Plan, Role};
-use crate::progress::Phase;
 use crate::promises::{Ledger, Promise};
 
 /// What every 202 is promised.
@@ -298,7 +298,7 @@ impl Story<'_> {
             let heard_it = socket.result_of(&order_no, left).await;
             self.ledger.judge(promise, heard_it.is_ok(), Some(&order_no), || match &heard_it {
                 Ok(_) => String::new(),
-                Err(error) => crate::error::chain(error),
+                Err(error) => load::error::chain(error),
             });
             match heard_it {
                 Ok(delivered) => {
@@ -370,7 +370,7 @@ impl Story<'_> {
                     // The gateway may throttle by itself. What did not come is no answer: whether one comes is judged below.
                     match &error {
                         ClientError::NotOurs { status: 429, .. } | ClientError::NoAnswer { .. } => {}
-                        _ => self.ledger.judge(Promise::NothingUnexpected, false, None, || crate::error::chain(&error)),
+                        _ => self.ledger.judge(Promise::NothingUnexpected, false, None, || load::error::chain(&error)),
                     }
                     self.calls.push(Call { code, took: None });
                     self.failed(error);

@@ -8,16 +8,16 @@ const KIB_PER_GIB: f64 = 1024.0 * 1024.0;
 
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Hardware {
-    pub(crate) cores: usize,
-    pub(crate) cpu: String,
-    pub(crate) memory_gib: f64,
-    pub(crate) os: &'static str,
+pub struct Hardware {
+    pub cores: usize,
+    pub cpu: String,
+    pub memory_gib: f64,
+    pub os: &'static str,
 }
 
 impl Hardware {
     /// As Linux tells it; elsewhere model and memory stay unknown.
-    pub(crate) fn look() -> Self {
+    pub fn look() -> Self {
         let cpu = read_to_string("/proc/cpuinfo").unwrap_or_default();
         let memory = read_to_string("/proc/meminfo").unwrap_or_default();
         Self {

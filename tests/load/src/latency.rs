@@ -9,16 +9,16 @@ use serde::Serialize;
 /// Percentiles of durations, by nearest rank, in milliseconds. All zero when there were none.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Percentiles {
-    pub(crate) count: usize,
-    pub(crate) p50_ms: f64,
-    pub(crate) p95_ms: f64,
-    pub(crate) p99_ms: f64,
-    pub(crate) max_ms: f64,
+pub struct Percentiles {
+    pub count: usize,
+    pub p50_ms: f64,
+    pub p95_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
 }
 
 impl Percentiles {
-    pub(crate) fn of(durations: impl IntoIterator<Item = Duration>) -> Self {
+    pub fn of(durations: impl IntoIterator<Item = Duration>) -> Self {
         let mut sorted: Vec<Duration> = durations.into_iter().collect();
         sorted.sort_unstable();
         let at = |percent: usize| {

@@ -20,11 +20,7 @@
 
 mod aftermath;
 mod buyer;
-mod error;
-mod hardware;
-mod latency;
 mod plan;
-mod progress;
 mod promises;
 mod report;
 mod settings;
@@ -37,9 +33,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use client::{Api, Stack};
 
-use crate::error::{DemoError, chain};
+use load::error::{DemoError, chain};
+use load::progress::Progress;
+
 use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::report::Report;
 use crate::settings::Settings;
 
@@ -82,7 +79,7 @@ async fn run(settings: Settings) -> Result<bool, DemoError> {
     let aftermath = aftermath::look(&api, &stack, &plan, &sale, &crowd, &progress).await?;
 
     let report = Report::new(&settings, &plan, &sale, &crowd, stats, till, aftermath);
-    report.save(&settings.report)?;
+    load::text::save(&report, &settings.report)?;
     report.print(&settings.report, &stack);
     Ok(report.is_right())
 }

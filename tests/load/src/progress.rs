@@ -9,14 +9,14 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 const PLAIN_STEPS: usize = 4;
 
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     /// `None` where there is no terminal.
     bars: Option<MultiProgress>,
 }
 
 /// One thing that is done many times.
 #[derive(Debug)]
-pub(crate) struct Phase {
+pub struct Phase {
     label: &'static str,
     count: Mutex<Count>,
     bar: Option<ProgressBar>,
@@ -31,11 +31,11 @@ struct Count {
 }
 
 impl Progress {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self { bars: std::io::stderr().is_terminal().then(MultiProgress::new) }
     }
 
-    pub(crate) fn say(&self, text: &str) {
+    pub fn say(&self, text: &str) {
         // Nobody looking is no reason to stop.
         match &self.bars {
             Some(bars) => drop(bars.println(text)),
@@ -43,7 +43,7 @@ impl Progress {
         }
     }
 
-    pub(crate) fn phase(&self, label: &'static str, total: usize) -> Phase {
+    pub fn phase(&self, label: &'static str, total: usize) -> Phase {
         let bar = self.bars.as_ref().map(|bars| {
             let style = ProgressStyle::with_template("{msg:>22} {wide_bar} {pos:>6}/{len:<6} {elapsed:>4}");
             let bar = ProgressBar::new(total as u64).with_message(label);
@@ -54,7 +54,7 @@ impl Progress {
 }
 
 impl Phase {
-    pub(crate) fn one_done(&self) {
+    pub fn one_done(&self) {
         let count = self.update(|count| count.done += 1);
         match &self.bar {
             Some(bar) => bar.inc(1),
@@ -64,7 +64,7 @@ impl Phase {
     }
 
     /// There is one more to do.
-    pub(crate) fn one_more(&self) {
+    pub fn one_more(&self) {
         let count = self.update(|count| count.total += 1);
         if let Some(bar) = &self.bar {
             bar.set_length(count.total as u64);
@@ -72,12 +72,12 @@ impl Phase {
     }
 
     /// How many are done, and of how many.
-    pub(crate) fn so_far(&self) -> (usize, usize) {
+    pub fn so_far(&self) -> (usize, usize) {
         let count = self.update(|_| ());
         (count.done, count.total)
     }
 
-    pub(crate) fn finish(&self) {
+    pub fn finish(&self) {
         match &self.bar {
             Some(bar) => bar.finish(),
             None if self.open_ended => self.say(self.update(|_| ())),

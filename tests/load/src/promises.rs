@@ -3,9 +3,9 @@
 //! The audit knows whether the books are right. It cannot know what a buyer was told: that is judged here, one case at a
 //! time, and each promise ends as one check with the number of cases it was judged by.
 
-use std::collections::BTreeMap;
+use load::ledger::Promised;
 
-use serde::Serialize;
+pub(crate) type Ledger = load::ledger::Ledger<Promise>;
 
 /// The promises, in the order in which they are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,8 +33,8 @@ pub(crate) enum Promise {
     MoneyAgrees,
 }
 
-impl Promise {
-    pub(crate) const ALL: [Self; 21] = [
+impl Promised for Promise {
+    const ALL: &'static [Self] = &[
         Self::ClosedBeforeStart,
         Self::EveryOrderDecided,
         Self::ConnectedIsPushed,
@@ -58,7 +58,7 @@ impl Promise {
         Self::MoneyAgrees,
     ];
 
-    pub(crate) const fn text(self) -> &'static str {
+    fn text(self) -> &'static str {
         match self {
             Self::ClosedBeforeStart => "before the start the answer is NOT_STARTED",
             Self::EveryOrderDecided => "every 202 became success or fail within 30 s",
@@ -82,81 +82,5 @@ impl Promise {
             Self::SaleIsSettled => "the sale was settled once nothing of it was undecided",
             Self::MoneyAgrees => "the shop's books and the payment provider's ledger agree",
         }
-    }
-}
-
-/// A promise that was not kept.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Breach {
-    pub(crate) detail: String,
-    pub(crate) order_no: Option<String>,
-}
-
-/// Cases seen so far.
-#[derive(Debug, Default)]
-pub(crate) struct Ledger(BTreeMap<Promise, (usize, Vec<Breach>)>);
-
-/// One promise over the whole run.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Check {
-    pub(crate) promise: &'static str,
-    pub(crate) passed: bool,
-    /// How often it was put to the test. A promise that no case tested is not broken either.
-    pub(crate) cases: usize,
-    pub(crate) breaches: Vec<Breach>,
-}
-
-impl Ledger {
-    /// Judges one case; `detail` is asked for only when the promise was broken.
-    pub(crate) fn judge(
-        &mut self,
-        promise: Promise,
-        kept: bool,
-        order_no: Option<&str>,
-        detail: impl FnOnce() -> String,
-    ) {
-        let (cases, breaches) = self.0.entry(promise).or_default();
-        *cases += 1;
-        if !kept {
-            breaches.push(Breach { detail: detail(), order_no: order_no.map(str::to_owned) });
-        }
-    }
-
-    pub(crate) fn merge(&mut self, other: &Self) {
-        for (promise, (cases, breaches)) in &other.0 {
-            let entry = self.0.entry(*promise).or_default();
-            entry.0 += cases;
-            entry.1.extend(breaches.iter().cloned());
-        }
-    }
-
-    pub(crate) fn checks(&self) -> Vec<Check> {
-        let check = |promise: Promise| {
-            let (cases, breaches) = self.0.get(&promise).cloned().unwrap_or_default();
-            Check { promise: promise.text(), passed: breaches.is_empty(), cases, breaches }
-        };
-        Promise::ALL.into_iter().map(check).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_broken_case_fails_its_check_and_no_other() {
-        let mut ledger = Ledger::default();
-        ledger.judge(Promise::ConnectedIsPushed, true, None, String::new);
-        let mut other = Ledger::default();
-        other.judge(Promise::ConnectedIsPushed, false, Some("SK1"), || "no push".to_owned());
-        ledger.merge(&other);
-        let checks = ledger.checks();
-        assert_eq!(checks.len(), Promise::ALL.len());
-        let failed: Vec<_> = checks.iter().filter(|check| !check.passed).collect();
-        assert_eq!(failed.len(), 1);
-        assert_eq!((failed[0].promise, failed[0].cases), (Promise::ConnectedIsPushed.text(), 2));
-        assert_eq!(failed[0].breaches[0].order_no.as_deref(), Some("SK1"));
     }
 }

@@ -6,22 +6,19 @@ use std::path::Path;
 
 use client::Stack;
 use client::documents::{AuditReport, OrderStatus, Stats, Verdict};
+use load::hardware::Hardware;
+use load::latency::Percentiles;
+use load::ledger::Check;
+use load::text::{SHOWN, aligned, percentiles, promises};
 use serde::Serialize;
 
 use crate::aftermath::Aftermath;
 use crate::buyer::{Heard, Order};
-use crate::error::DemoError;
-use crate::hardware::Hardware;
-use crate::latency::Percentiles;
 use crate::plan::{Offer, Plan};
-use crate::promises::Check;
 use crate::settings::Settings;
 use crate::stage::{CURRENCY, Sale};
 use crate::storm::Crowd;
 use crate::till::{Books, Fate, Till};
-
-/// Breaches and order numbers shown on the terminal for one check; the file has them all.
-const SHOWN: usize = 10;
 
 /// Everything there is to say about a run. `verdict` is PASS only when the audit passes and every check does.
 #[derive(Debug, Serialize)]
@@ -207,15 +204,6 @@ impl Report {
         self.verdict == Verdict::Pass
     }
 
-    pub(crate) fn save(&self, path: &Path) -> Result<(), DemoError> {
-        let failed = |source| DemoError::Report { path: path.to_owned(), source };
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(failed)?;
-        }
-        let text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
-        std::fs::write(path, text + "\n").map_err(failed)
-    }
-
     pub(crate) fn print(&self, path: &Path, stack: &Stack) {
         let text =
             format!("{}\n{}\nReport: {}\n\n{}", self.tables(), self.judgement(), path.display(), self.what_next(stack));
@@ -283,21 +271,7 @@ impl Report {
 
     fn judgement(&self) -> String {
         let mut lines = vec!["\nWhat buyers were promised".to_owned()];
-        for check in &self.checks {
-            lines.push(match (check.cases, check.passed) {
-                (0, _) => format!("  -    {} (not tested)", check.promise),
-                (1, true) => format!("  ok   {} (1 case)", check.promise),
-                (cases, true) => format!("  ok   {} ({cases} cases)", check.promise),
-                (cases, false) => format!("  FAIL {} ({} of {cases} broken)", check.promise, check.breaches.len()),
-            });
-            lines.extend(
-                check
-                    .breaches
-                    .iter()
-                    .take(SHOWN)
-                    .map(|breach| format!("         {} {}", breach.order_no.as_deref().unwrap_or(""), breach.detail)),
-            );
-        }
+        lines.extend(promises(&self.checks));
         let audit = &self.audit;
         lines.push(format!(
             "\nAudit: {} ({} violations, look {})",
@@ -354,18 +328,6 @@ impl Report {
 "#
         )
     }
-}
-
-fn percentiles(times: &Percentiles) -> String {
-    let Percentiles { p50_ms, p95_ms, p99_ms, max_ms, .. } = times;
-    format!("p50 {p50_ms:.0}  p95 {p95_ms:.0}  p99 {p99_ms:.0}  max {max_ms:.0} ms")
-}
-
-fn aligned(rows: &[(String, String)]) -> String {
-    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    let lines: Vec<String> =
-        rows.iter().map(|(name, value)| format!("{name:<width$}  {value}").trim_end().to_owned()).collect();
-    lines.join("\n")
 }
 
 /// Minor units as people write them.

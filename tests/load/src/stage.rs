@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use client::documents::{ActivityAction, ActivityPut, BuyRequest, ProblemCode, ProductPut, SkuPut};
-use client::{Answer, Api, Backoff, ClientError, Stack};
+use client::{Api, Stack};
 use jiff::{SignedDuration, Timestamp};
+use load::calls::{accepted, insist};
+use load::error::DemoError;
+use load::progress::Progress;
 
-use crate::error::DemoError;
 use crate::plan::{Offer, Plan};
-use crate::progress::Progress;
 use crate::promises::{Ledger, Promise};
 use crate::settings::Settings;
 
@@ -27,10 +28,6 @@ const DEVICE_IP_INTERVAL_MS: u32 = 1_000;
 /// Minor units (分).
 const PRICE: i64 = 9_900;
 pub(crate) const CURRENCY: &str = "CNY";
-/// Tries of one call, the first wait between them and the longest.
-const MAX_TRIES: u32 = 5;
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-const LONGEST_WAIT: Duration = Duration::from_secs(4);
 /// The clock is asked this often; the fastest answer is the most exact one.
 const CLOCK_SAMPLES: usize = 5;
 
@@ -164,33 +161,4 @@ fn title(offer: Offer) -> String {
 
 fn truncated(instant: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(instant.as_millisecond()).unwrap_or(instant)
-}
-
-/// The document of a call that has to succeed. All of these may be repeated.
-pub(crate) async fn accepted<T>(
-    what: &str,
-    call: impl AsyncFn() -> Result<Answer<T>, ClientError>,
-) -> Result<T, DemoError> {
-    insist(what, call).await?.outcome.map_err(|problem| DemoError::refused(what, problem))
-}
-
-/// Calls until there is an answer that stands: a cold function on a busy machine may need a second try.
-pub(crate) async fn insist<T>(
-    what: &str,
-    call: impl AsyncFn() -> Result<Answer<T>, ClientError>,
-) -> Result<Answer<T>, DemoError> {
-    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let result = call().await;
-        let may_pass = match &result {
-            Ok(answer) => answer.problem().is_some_and(|problem| problem.code.may_pass_later()),
-            Err(error) => matches!(error, ClientError::NoAnswer { .. } | ClientError::NotOurs { status: 500.., .. }),
-        };
-        if !may_pass || tries == MAX_TRIES {
-            return result.map_err(DemoError::step(what));
-        }
-        tokio::time::sleep(backoff.next_wait(result.ok().and_then(|answer| answer.asked_wait()))).await;
-    }
 }

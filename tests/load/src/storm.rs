@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use client::{Api, Backoff, ClientError, ConnectOptions, Socket, Stack};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use load::calls::within;
+use load::error::{DemoError, chain};
+use load::progress::Progress;
 use tokio::sync::Semaphore;
 
 use crate::buyer::{self, Scene, Story};
-use crate::error::{DemoError, chain};
 use crate::plan::{Buyer, Plan};
-use crate::progress::{Phase, Progress};
 use crate::promises::{Ledger, Promise};
 use crate::settings::Settings;
 use crate::stage::Sale;
@@ -145,17 +146,4 @@ pub(crate) async fn run<'a>(
         ledger.judge(Promise::EnoughLeft, share >= 0.1, None, || format!("{:.1} %", share * 100.0));
     }
     Ok(Crowd { stories, ledger, took })
-}
-
-/// A phase that has to end.
-pub(crate) async fn within<T>(
-    bound: Duration,
-    what: &'static str,
-    phase: &Phase,
-    work: impl Future<Output = T>,
-) -> Result<T, DemoError> {
-    tokio::time::timeout(bound, work).await.map_err(|_| {
-        let (done, total) = phase.so_far();
-        DemoError::Stuck { what, done, total, after: bound }
-    })
 }

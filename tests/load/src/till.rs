@@ -15,15 +15,16 @@ use client::{Answer, Api, Backoff, Cashier, ClientError, Movement, Outcome, Payi
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
+use load::calls::{accepted, insist, within};
+use load::error::{DemoError, chain};
+use load::progress::{Phase, Progress};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use crate::buyer::Story;
-use crate::error::{DemoError, chain};
-use crate::progress::{Phase, Progress};
 use crate::promises::{Ledger, Promise};
-use crate::stage::{CURRENCY, Sale, ServerClock, accepted, insist};
-use crate::storm::{Crowd, within};
+use crate::stage::{CURRENCY, Sale, ServerClock};
+use crate::storm::Crowd;
 
 /// Calls under way at once: to the shop, and to the provider, who calls the shop for each.
 const CALLS: usize = 8;

@@ -235,6 +235,11 @@ impl Machine {
         self.threads.get(session_id).map_or(0, Thread::have)
     }
 
+    /// All messages of a session that the client knows of are here, and none is asked for.
+    pub fn is_complete(&self, session_id: &str) -> bool {
+        self.threads.get(session_id).is_some_and(Thread::is_complete)
+    }
+
     /// The last that was heard of a session's state.
     pub fn session(&self, session_id: &str) -> Option<&SessionFrame> {
         self.threads.get(session_id)?.state.as_ref()
@@ -267,9 +272,8 @@ impl Machine {
 
     /// Every session is known and complete, as far as the client can know, and nothing waits to be sent.
     pub fn is_settled(&self) -> bool {
-        let complete = |thread: &Thread| thread.replay == Replay::Idle && thread.gap().is_none();
         self.links.last().is_some_and(|link| link.ponged)
-            && self.threads.values().filter(|thread| thread.followed).all(complete)
+            && self.threads.values().filter(|thread| thread.followed).all(Thread::is_complete)
             && self.lanes.is_empty()
     }
 

@@ -117,6 +117,10 @@ impl Thread {
         self.messages.len() as u64
     }
 
+    pub(super) fn is_complete(&self) -> bool {
+        self.replay == Replay::Idle && self.gap().is_none()
+    }
+
     pub(super) fn heard_of(&mut self, seq: u64) {
         self.head = self.head.max(seq);
     }
