@@ -6,26 +6,15 @@ use chat::Service;
 use chat::greetings::Greeting;
 use futures_util::future::join_all;
 use platform::boot::{self, Boot};
-use platform::config::{Env, FromEnv, Noted};
 use platform::sqs::{Batch, Disposition};
-
-pub struct Config {
-    desk: DeskConfig,
-}
-
-impl FromEnv for Config {
-    fn from_env(env: &mut Env) -> Result<Self, Noted> {
-        Ok(Self { desk: DeskConfig::from_env(env)? })
-    }
-}
 
 pub struct State {
     pub service: Service,
 }
 
 impl State {
-    pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
-        Ok(Self { service: boot.config.desk.open(boot)? })
+    pub async fn start(boot: &Boot<DeskConfig>) -> Result<Self, boot::Error> {
+        Ok(Self { service: boot.config.open(boot)? })
     }
 }
 

@@ -6,29 +6,18 @@ use std::time::Duration;
 use backoffice::DeskConfig;
 use chat::{Service, StoreError};
 use platform::boot::{self, Boot};
-use platform::config::{Env, FromEnv, Noted};
 use platform::schedule::Tick;
 
 /// What is left of the time-out when sweeping stops: the step under way is finished, and those whom it concerns are told.
 const AFTER_STEPS: Duration = Duration::from_secs(15);
-
-pub struct Config {
-    desk: DeskConfig,
-}
-
-impl FromEnv for Config {
-    fn from_env(env: &mut Env) -> Result<Self, Noted> {
-        Ok(Self { desk: DeskConfig::from_env(env)? })
-    }
-}
 
 pub struct State {
     pub service: Service,
 }
 
 impl State {
-    pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
-        Ok(Self { service: boot.config.desk.open(boot)? })
+    pub async fn start(boot: &Boot<DeskConfig>) -> Result<Self, boot::Error> {
+        Ok(Self { service: boot.config.open(boot)? })
     }
 }
 

@@ -12,7 +12,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -22,7 +21,7 @@ use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Party;
-use crate::store::{Item, StoreError, TTL, Table, Written, conditional, key, number, party_pk};
+use crate::store::{Item, StoreError, TTL, Table, Written, conditional, conditional_or_found, key, number, party_pk};
 
 /// How long a result is repeated, from when it was decided.
 pub const KEPT_SECS: i64 = 24 * 60 * 60;
@@ -114,14 +113,6 @@ impl StoredResult {
     }
 }
 
-/// The row that refused a write.
-fn in_the_way<R>(error: &SdkError<PutItemError, R>) -> Option<Item> {
-    match error.as_service_error()? {
-        PutItemError::ConditionalCheckFailedException(refused) => refused.item.clone(),
-        _ => None,
-    }
-}
-
 /// Only customers have orders.
 fn user_pk(user_id: &UserId) -> String {
     party_pk(&Party::user(user_id.clone()))
@@ -169,7 +160,6 @@ impl Results {
     }
 
     async fn put_one(&self, notice: &ResultNotice, now: UnixMillis) -> Result<StoredResult, StoreError> {
-        const OPERATION: &str = "PutItem";
         let result = StoredResult::new(notice, now);
         let mut row: Item = serde_dynamo::to_item(&result).map_err(StoreError::Corrupt)?;
         row.insert(TTL.to_owned(), number(result.decided_at.plus_secs(KEPT_SECS).secs()));
@@ -183,20 +173,15 @@ impl Results {
             .condition_expression("attribute_not_exists(pk) OR decidedAt < :decidedAt")
             .expression_attribute_values(":decidedAt", number(result.decided_at.get()))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        let written = conditional(OPERATION, || {
-            let sending = call.clone().send();
-            async move {
-                match sending.await {
-                    Ok(_) => Ok(None),
-                    Err(error) => in_the_way(&error).map(Some).ok_or(error),
-                }
-            }
-        });
-        match written.await? {
-            Written::Done(None) => Ok(result),
-            Written::Done(Some(known)) => serde_dynamo::from_item(known).map_err(StoreError::Corrupt),
-            Written::Refused => Err(StoreError::Contended { operation: OPERATION }),
-        }
+        let known = conditional_or_found(
+            "PutItem",
+            || call.clone().send(),
+            |error| match error {
+                PutItemError::ConditionalCheckFailedException(refused) => refused.item.clone(),
+                _ => None,
+            },
+        );
+        known.await?.map_or(Ok(result), |known| serde_dynamo::from_item(known).map_err(StoreError::Corrupt))
     }
 
     /// What `user_id` has not acknowledged, oldest first, at most [`MAX_REPEATED`].

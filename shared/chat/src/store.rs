@@ -277,6 +277,35 @@ where
     retried(operation, call, judge_write).await
 }
 
+/// One conditional write of one row that asks for the row in its way: `Ok(None)`, written; or the row that refused it.
+/// `found`: where the operation's error has it.
+pub(crate) async fn conditional_or_found<T, E, R, F>(
+    operation: &'static str,
+    call: impl Fn() -> F,
+    found: impl Fn(&E) -> Option<Item>,
+) -> Result<Option<Item>, StoreError>
+where
+    F: Future<Output = Result<T, SdkError<E, R>>>,
+    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+    R: std::fmt::Debug + Send + Sync + 'static,
+{
+    let found = &found;
+    let written = conditional(operation, || {
+        let sending = call();
+        async move {
+            match sending.await {
+                Ok(_) => Ok(None),
+                Err(error) => error.as_service_error().and_then(found).map(Some).ok_or(error),
+            }
+        }
+    });
+    match written.await? {
+        Written::Done(in_the_way) => Ok(in_the_way),
+        // It went away between the refusal and the answer.
+        Written::Refused => Err(StoreError::Contended { operation }),
+    }
+}
+
 async fn retried<T, E, R, F>(
     operation: &'static str,
     call: impl Fn() -> F,

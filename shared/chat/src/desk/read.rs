@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use kernel::ids::UserId;
@@ -16,7 +15,7 @@ use super::{
 use crate::ids::{Seq, SessionId, Side};
 use crate::message::Message;
 use crate::session::{Cursor, Cursors, Session};
-use crate::store::{Item, PK, SK, StoreError, Written, conditional, text, unavailable};
+use crate::store::{Item, PK, SK, StoreError, conditional_or_found, text, unavailable};
 
 /// A session and how far each side has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -243,27 +242,17 @@ impl Desk {
             .expression_attribute_values(":seq", seq_number(cursor.last_seq))
             .expression_attribute_values(":counts", counts)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        let written = conditional("UpdateItem", || {
-            let sending = call.clone().send();
-            async move {
-                match sending.await {
-                    Ok(_) => Ok(None),
-                    Err(error) => in_the_way(&error).map(Some).ok_or(error),
-                }
-            }
-        });
-        match written.await? {
-            Written::Done(None) => Ok(Acknowledged { cursor, moved: true }),
-            Written::Done(Some(stored)) => Ok(Acknowledged { cursor: parse(stored)?, moved: false }),
-            Written::Refused => Err(StoreError::Contended { operation: "UpdateItem" }),
-        }
-    }
-}
-
-/// The row that refused a write.
-fn in_the_way<R>(error: &SdkError<UpdateItemError, R>) -> Option<Item> {
-    match error.as_service_error()? {
-        UpdateItemError::ConditionalCheckFailedException(refused) => refused.item.clone(),
-        _ => None,
+        let stored = conditional_or_found(
+            "UpdateItem",
+            || call.clone().send(),
+            |error| match error {
+                UpdateItemError::ConditionalCheckFailedException(refused) => refused.item.clone(),
+                _ => None,
+            },
+        );
+        Ok(match stored.await? {
+            None => Acknowledged { cursor, moved: true },
+            Some(stored) => Acknowledged { cursor: parse(stored)?, moved: false },
+        })
     }
 }
