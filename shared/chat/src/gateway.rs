@@ -66,7 +66,7 @@ impl Gateway {
         let call = self.client.post_to_connection().connection_id(connection_id.as_str()).data(Blob::new(frame));
         let mut attempt = 0;
         loop {
-            let error = match call.clone().send().await {
+            let error = match Box::pin(call.clone().send()).await {
                 Ok(_) => return Posted::Delivered,
                 Err(error) => error,
             };
@@ -85,7 +85,7 @@ impl Gateway {
 
     /// Closes the socket. One that is gone already is closed.
     pub async fn close(&self, connection_id: &ConnectionId) -> Result<(), GatewayError> {
-        match self.client.delete_connection().connection_id(connection_id.as_str()).send().await {
+        match Box::pin(self.client.delete_connection().connection_id(connection_id.as_str()).send()).await {
             Ok(_) => Ok(()),
             Err(error) if judge(&error) == Verdict::Gone => Ok(()),
             Err(error) => Err(GatewayError(Box::new(error))),

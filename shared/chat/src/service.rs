@@ -598,7 +598,7 @@ impl Service {
                 self.desk.move_on(session_id, &agent.agent_id, &Destination::Anybody, Reason::Absence, self.now());
             match moved.await {
                 Ok(Moved::Moved(step)) => news.push(News::changed(*step, Some(agent.agent_id.clone()))),
-                Ok(Moved::NotTheirs(_) | Moved::NobodyThere(_)) => {}
+                Ok(Moved::NotTheirs | Moved::NobodyThere) => {}
                 Err(error) => {
                     warn!(%session_id, error = &error as &dyn std::error::Error, "a session is left to the sweep");
                 }

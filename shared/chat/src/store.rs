@@ -2,6 +2,8 @@
 //! party with their connections and results) and the chat table ([`crate::desk`]). Everything is read consistently and by
 //! key; there are no indexes.
 //!
+//! Calls of the SDK are boxed: its futures are some kilobytes each, and everything that awaits one would be as large.
+//!
 //! A condition that fails is an outcome. A write that another one is in the way of is tried again here, within bounds;
 //! throttling and lost connections the SDK has retried already. What is left is a [`StoreError`].
 
@@ -145,7 +147,8 @@ impl Table {
         let mut rows = Vec::new();
         let mut from = None;
         for _ in 0..MAX_PAGES {
-            let page = query.clone().set_exclusive_start_key(from).send().await.map_err(unavailable("Query"))?;
+            let page =
+                Box::pin(query.clone().set_exclusive_start_key(from).send()).await.map_err(unavailable("Query"))?;
             rows.extend(page.items.unwrap_or_default());
             from = page.last_evaluated_key;
             if from.is_none() {
@@ -158,7 +161,7 @@ impl Table {
     /// One row.
     pub(crate) async fn get(&self, key: Item) -> Result<Option<Item>, StoreError> {
         let call = self.client.get_item().table_name(&self.name).set_key(Some(key)).consistent_read(true);
-        Ok(call.send().await.map_err(unavailable("GetItem"))?.item)
+        Ok(Box::pin(call.send()).await.map_err(unavailable("GetItem"))?.item)
     }
 
     /// Any number of rows by their keys, which differ, in no order. What is not there is left out.
@@ -203,7 +206,8 @@ impl Table {
     /// All of it or, when a condition fails, nothing; one try, for whoever decides again by what was found.
     pub(crate) async fn try_transact(&self, actions: Vec<TransactWriteItem>) -> Result<Transacted, StoreError> {
         const OPERATION: &str = "TransactWriteItems";
-        let error = match self.client.transact_write_items().set_transact_items(Some(actions)).send().await {
+        let call = self.client.transact_write_items().set_transact_items(Some(actions));
+        let error = match Box::pin(call.send()).await {
             Ok(_) => return Ok(Transacted::Done),
             Err(error) => error,
         };
@@ -254,8 +258,9 @@ pub(crate) async fn get_together(
         if attempt > 0 {
             tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
         }
-        let answer =
-            client.batch_get_item().set_request_items(Some(left)).send().await.map_err(unavailable(OPERATION))?;
+        let answer = Box::pin(client.batch_get_item().set_request_items(Some(left)).send())
+            .await
+            .map_err(unavailable(OPERATION))?;
         for (table, rows) in answer.responses.unwrap_or_default() {
             read.entry(table).or_default().extend(rows);
         }
@@ -317,7 +322,7 @@ where
     R: std::fmt::Debug + Send + Sync + 'static,
 {
     for attempt in 0..WRITE_TRIES {
-        let error = match call().await {
+        let error = match Box::pin(call()).await {
             Ok(output) => return Ok(Written::Done(output)),
             Err(error) => error,
         };

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Desk, PK_AGENTS, agent_key, instant, parse, unsigned};
 use crate::ids::SessionId;
-use crate::store::{StoreError, Written, conditional, number, text};
+use crate::store::{StoreError, Written, conditional, number, text, unavailable};
 
 /// How long an agent of whom nothing is heard is taken to be there: two heartbeats of 30 s may be lost, not three.
 pub const LEASE_SECS: i64 = 90;
@@ -157,7 +157,7 @@ impl Desk {
             .expression_attribute_values(":away", text(AgentStatus::Away.as_str()))
             .expression_attribute_values(":never", number(0))
             .return_values(ReturnValue::AllNew);
-        let answer = call.send().await.map_err(crate::store::unavailable("UpdateItem"))?;
+        let answer = Box::pin(call.send()).await.map_err(unavailable("UpdateItem"))?;
         parse(answer.attributes.unwrap_or_default())
     }
 }

@@ -36,10 +36,10 @@ pub enum Claimed {
 #[derive(Debug)]
 pub enum Moved {
     Moved(Box<Step>),
-    /// It is not with that agent any more, or they need not give it away any more: as it is.
-    NotTheirs(Session),
+    /// It is not with that agent any more, or they need not give it away any more.
+    NotTheirs,
     /// Whom it was to go to is not free.
-    NobodyThere(Session),
+    NobodyThere,
 }
 
 /// Where a session goes.
@@ -97,16 +97,16 @@ impl Desk {
             let Some(session) = self.session(session_id).await? else {
                 return Err(StoreError::Contended { operation: "GetItem" });
             };
-            let Some(from) = self.agent(agent_id).await? else { return Ok(Moved::NotTheirs(session)) };
+            let Some(from) = self.agent(agent_id).await? else { return Ok(Moved::NotTheirs) };
             let theirs = session.agent_id.as_ref() == Some(agent_id);
             if !theirs || (reason == Reason::Absence && !from.must_leave(now)) {
-                return Ok(Moved::NotTheirs(session));
+                return Ok(Moved::NotTheirs);
             }
             let to = match destination {
-                Destination::Agent(to) if to == agent_id => return Ok(Moved::NobodyThere(session)),
+                Destination::Agent(to) if to == agent_id => return Ok(Moved::NobodyThere),
                 Destination::Agent(to) => match self.agent(to).await?.filter(|to| to.is_free(now)) {
                     Some(to) => Some(to),
-                    None => return Ok(Moved::NobodyThere(session)),
+                    None => return Ok(Moved::NobodyThere),
                 },
                 Destination::Anybody => self.best_agent(Some(agent_id), now).await?,
             };
@@ -175,7 +175,7 @@ impl Desk {
 
     /// Sessions that wait, the longest first.
     pub async fn waiting(&self, limit: u16) -> Result<Vec<SessionId>, StoreError> {
-        let answer = self
+        let call = self
             .table
             .client
             .query()
@@ -184,10 +184,8 @@ impl Desk {
             .limit(i32::from(limit))
             .key_condition_expression("#pk = :pk")
             .expression_attribute_names("#pk", PK)
-            .expression_attribute_values(":pk", text(PK_QUEUE))
-            .send()
-            .await
-            .map_err(unavailable("Query"))?;
+            .expression_attribute_values(":pk", text(PK_QUEUE));
+        let answer = Box::pin(call.send()).await.map_err(unavailable("Query"))?;
         let queued = answer.items.unwrap_or_default().into_iter().map(parse::<Queued>);
         queued.map(|queued| queued.map(|queued| queued.session_id)).collect()
     }
@@ -200,7 +198,7 @@ impl Desk {
 
     /// How many wait: all of them, or those before a place.
     pub async fn count_waiting(&self, before: Option<&str>) -> Result<u32, StoreError> {
-        let answer = self
+        let call = self
             .table
             .client
             .query()
@@ -209,10 +207,8 @@ impl Desk {
             .select(Select::Count)
             .key_condition_expression("pk = :pk AND sk < :before")
             .expression_attribute_values(":pk", text(PK_QUEUE))
-            .expression_attribute_values(":before", text(before.unwrap_or("~")))
-            .send()
-            .await
-            .map_err(unavailable("Query"))?;
+            .expression_attribute_values(":before", text(before.unwrap_or("~")));
+        let answer = Box::pin(call.send()).await.map_err(unavailable("Query"))?;
         Ok(u32::try_from(answer.count).unwrap_or_default())
     }
 

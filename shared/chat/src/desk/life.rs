@@ -44,7 +44,7 @@ pub enum Opened {
 pub enum Closed {
     Now(Box<Step>),
     /// It was closed before, or is somebody else's by now: as it is.
-    Otherwise(Session),
+    Otherwise(Box<Session>),
 }
 
 /// What a customer thinks of a session.
@@ -171,7 +171,7 @@ impl Desk {
     ) -> Result<Closed, StoreError> {
         for attempt in 0..TRIES {
             if session.status == SessionStatus::Closed || !may(&session) {
-                return Ok(Closed::Otherwise(session));
+                return Ok(Closed::Otherwise(Box::new(session)));
             }
             let step = session.closed(by, now);
             let mut actions = self.write_step(&session, &step)?.to_vec();
@@ -226,7 +226,7 @@ impl Desk {
             opened: u64,
         }
         let day = utc_day(now);
-        let answer = self
+        let call = self
             .table
             .client
             .update_item()
@@ -236,10 +236,8 @@ impl Desk {
             .expression_attribute_names("#ttl", TTL)
             .expression_attribute_values(":one", number(1))
             .expression_attribute_values(":ttl", number(now.plus_secs(COUNTER_SECS).secs()))
-            .return_values(ReturnValue::UpdatedNew)
-            .send()
-            .await
-            .map_err(unavailable(OPERATION))?;
+            .return_values(ReturnValue::UpdatedNew);
+        let answer = Box::pin(call.send()).await.map_err(unavailable(OPERATION))?;
         let Counter { opened } = parse(answer.attributes.unwrap_or_default())?;
         Ok(format!("CS{day}{opened:03}"))
     }

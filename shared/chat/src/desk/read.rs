@@ -155,7 +155,7 @@ impl Desk {
             Page::From(seq) => (message_sk(seq), format!("{SK_MESSAGE}~"), true),
             Page::UpTo(seq) => (SK_MESSAGE.to_owned(), message_sk(seq), false),
         };
-        let answer = self
+        let call = self
             .table
             .client
             .query()
@@ -166,10 +166,8 @@ impl Desk {
             .key_condition_expression("pk = :pk AND sk BETWEEN :from AND :to")
             .expression_attribute_values(":pk", text(session_pk(session_id)))
             .expression_attribute_values(":from", text(from))
-            .expression_attribute_values(":to", text(to))
-            .send()
-            .await
-            .map_err(unavailable("Query"))?;
+            .expression_attribute_values(":to", text(to));
+        let answer = Box::pin(call.send()).await.map_err(unavailable("Query"))?;
         answer.items.unwrap_or_default().into_iter().map(parse_message).collect()
     }
 
@@ -192,7 +190,7 @@ impl Desk {
             created_at: UnixMillis,
         }
         let to = after.map_or(format!("{SK_SESSION}~"), |place| listed_sk(place.created_at, &place.session_id));
-        let answer = self
+        let call = self
             .table
             .client
             .query()
@@ -204,10 +202,8 @@ impl Desk {
             .key_condition_expression("pk = :pk AND sk BETWEEN :from AND :to")
             .expression_attribute_values(":pk", text(user_pk(user_id)))
             .expression_attribute_values(":from", text(SK_SESSION))
-            .expression_attribute_values(":to", text(to))
-            .send()
-            .await
-            .map_err(unavailable("Query"))?;
+            .expression_attribute_values(":to", text(to));
+        let answer = Box::pin(call.send()).await.map_err(unavailable("Query"))?;
         let rows = answer.items.unwrap_or_default().into_iter();
         let mut listed: Vec<Listed> = rows.map(parse).collect::<Result<_, _>>()?;
         listed.retain(|row| after.is_none_or(|place| row.session_id != place.session_id));

@@ -35,7 +35,8 @@ impl Open {
             Opened::Reopened(step) => Reaction::answers(answer(&step.session.session_id).await?)
                 .and_tell(News::changed(*step, None))
                 .and_then(Then::Drain),
-            Opened::Active(session) => Reaction::answers(answer(&session.session_id).await?),
+            // One that waits beside somebody who is free: whoever opened it died before it was given out.
+            Opened::Active(session) => Reaction::answers(answer(&session.session_id).await?).and_then(Then::Drain),
             Opened::Unknown => caller.refuse(ErrorCode::NotFound),
         })
     }

@@ -30,8 +30,8 @@ impl Transfer {
                 let answer = service.session_frame(&step.session.session_id, caller.language).await?;
                 Reaction::answers(answer).and_tell(News::changed(*step, Some(from.clone()))).and_then(Then::Drain)
             }
-            Moved::NotTheirs(_) => caller.refuse(ErrorCode::NotFound),
-            Moved::NobodyThere(_) => caller.refuse(ErrorCode::AgentUnavailable),
+            Moved::NotTheirs => caller.refuse(ErrorCode::NotFound),
+            Moved::NobodyThere => caller.refuse(ErrorCode::AgentUnavailable),
         })
     }
 }

@@ -470,8 +470,8 @@ impl Real {
                 let reason = if forced { Reason::Absence } else { Reason::Wish };
                 match desk.move_on(&session, &id(AGENTS[agent]), &destination, reason, now).await.unwrap() {
                     Moved::Moved(step) => format!("moved to {:?}", step.session.agent_id.as_ref().map(Self::agent)),
-                    Moved::NotTheirs(_) => "not theirs".to_owned(),
-                    Moved::NobodyThere(_) => "nobody there".to_owned(),
+                    Moved::NotTheirs => "not theirs".to_owned(),
+                    Moved::NobodyThere => "nobody there".to_owned(),
                 }
             }
             Op::Pass { secs } => {
