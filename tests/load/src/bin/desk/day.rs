@@ -91,6 +91,7 @@ impl Day<'_> {
                 // They go on until the day is over.
                 _ = serving => {}
                 () = self.supervise(&mut samples) => {}
+                () = self.hall.drift.notified() => self.progress.say("a client heard what the contract does not know; the day ends"),
             }
         });
         // A day without an end is judged too: then it says what is missing.
@@ -101,7 +102,9 @@ impl Day<'_> {
         over.finish();
 
         for agent in &agents {
-            agent.client.status(AgentStatus::Away).await.map_err(DemoError::step("an agent goes home"))?;
+            if let Err(error) = agent.client.status(AgentStatus::Away).await {
+                self.hall.failed(&agent.who, &error);
+            }
         }
         let conversations = self.collect(&customers, &agents).await?;
         let said = self.hall.log().said.clone();

@@ -1,6 +1,6 @@
 //! What is written down while it happens: what each client heard and when, what was acknowledged, and scenes for the reader.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use client::{ChatClient, ClientError};
 use jiff::Timestamp;
 use load::error::chain;
 use load::progress::Progress;
-use tokio::sync::broadcast;
+use load::text::SHOWN;
+use tokio::sync::{Notify, broadcast};
 
 use crate::judge::{Ledger, Promise};
 
@@ -110,6 +111,8 @@ pub(crate) struct Log {
     pub(crate) scenes: Vec<Scene>,
     /// What was judged on the spot.
     pub(crate) ledger: Ledger,
+    /// Failures that have been shown already.
+    told: BTreeSet<String>,
     /// Connections cut on purpose.
     pub(crate) cuts: usize,
 }
@@ -120,12 +123,20 @@ pub(crate) struct Hall {
     progress: Arc<Progress>,
     began: Instant,
     began_at: Timestamp,
+    /// A client has heard what the contract does not know: it waits for nothing any more.
+    pub(crate) drift: Notify,
     log: Mutex<Log>,
 }
 
 impl Hall {
     pub(crate) fn new(progress: Arc<Progress>) -> Self {
-        Self { progress, began: Instant::now(), began_at: Timestamp::now(), log: Mutex::default() }
+        Self {
+            progress,
+            began: Instant::now(),
+            began_at: Timestamp::now(),
+            drift: Notify::new(),
+            log: Mutex::default(),
+        }
     }
 
     pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
@@ -154,7 +165,15 @@ impl Hall {
 
     /// Something went otherwise than anybody meant it to.
     pub(crate) fn failed(&self, who: &Who, error: &ClientError) {
-        self.progress.say(&format!("{}: {}", who.name, chain(error)));
+        // What is wrong may be wrong again and again.
+        let text = format!("  {}: {}", who.name, chain(error));
+        let is_new = {
+            let told = &mut self.log().told;
+            told.len() < SHOWN && told.insert(text.clone())
+        };
+        if is_new {
+            self.progress.say(&text);
+        }
         self.judge(Promise::NothingUnexpected, false, &who.name, || chain(error));
     }
 
@@ -185,6 +204,7 @@ impl Hall {
                 }
                 Event::Drift(what) => {
                     self.judge(Promise::NothingUnexpected, false, &by.name, || what);
+                    self.drift.notify_one();
                     continue;
                 }
                 Event::SignedOut => {

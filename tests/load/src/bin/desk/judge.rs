@@ -171,8 +171,8 @@ impl Conversation {
         for (_, event, id) in self.notes().take_while(|(message, ..)| message.seq <= seq) {
             agent = match event {
                 NoteEvent::Joined | NoteEvent::Transferred => id,
-                NoteEvent::Left | NoteEvent::Requeued | NoteEvent::Closed | NoteEvent::Expired => None,
-                NoteEvent::Opened | NoteEvent::Reopened => agent,
+                NoteEvent::Requeued | NoteEvent::Closed | NoteEvent::Expired => None,
+                NoteEvent::Reopened => agent,
             };
         }
         agent
@@ -190,7 +190,7 @@ impl Conversation {
                 }
                 // It waits no more, and nobody has taken it.
                 NoteEvent::Closed | NoteEvent::Expired => from = None,
-                NoteEvent::Opened | NoteEvent::Left | NoteEvent::Transferred => {}
+                NoteEvent::Transferred => {}
             }
         }
         waits.extend(from.map(|from| Wait { session_id, since, from, until: None }));
@@ -317,14 +317,14 @@ fn judge_agents(conversation: &Conversation, ledger: &mut Ledger) {
                     }
                     agent = next;
                 }
-                NoteEvent::Requeued | NoteEvent::Left => {
+                NoteEvent::Requeued => {
                     if agent.is_none() {
                         wrong.push(format!("{seq}: nobody leaves"));
                     }
                     agent = None;
                 }
                 NoteEvent::Closed | NoteEvent::Expired => agent = None,
-                NoteEvent::Opened | NoteEvent::Reopened => {}
+                NoteEvent::Reopened => {}
             }
         } else if message.from.role == ChatRole::Agent && message.from.id.as_deref() != agent {
             wrong.push(format!("{seq}: {:?} speaks, the agent is {agent:?}", message.from.id));

@@ -38,7 +38,11 @@ impl Draft {
     fn note(self, secs: i64, event: NoteEvent, agent: Option<&str>) -> Self {
         let agent_id = agent.map(str::to_owned);
         let from = Author { role: ChatRole::System, id: None };
-        self.push(secs, from, Body::System(Note { event, agent_id, text: "in the reader's language".to_owned() }))
+        self.push(
+            secs,
+            from,
+            Body::System(Note { event, agent_id, by: None, text: "in the reader's language".to_owned() }),
+        )
     }
 
     fn text(self, secs: i64, by: Who, text: &str) -> Self {
