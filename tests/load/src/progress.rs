@@ -30,6 +30,12 @@ struct Count {
     total: usize,
 }
 
+impl Default for Progress {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Progress {
     pub fn new() -> Self {
         Self { bars: std::io::stderr().is_terminal().then(MultiProgress::new) }
