@@ -363,7 +363,7 @@ impl Offers {
 
     /// Units that count against each of `allowances` by its claim; those without one are left out.
     pub(crate) async fn claims(&self, offer: &OfferId, allowances: &[Allowance]) -> Result<Vec<ClaimRow>, StoreError> {
-        batch_get(&self.db, &self.table, allowances.iter().map(|each| claim_key(each, offer)).collect()).await
+        batch_get(&self.db, &self.table, allowances, |each| claim_key(each, offer)).await
     }
 
     /// Begins the making of a gate: the offer's epoch goes from `epoch` to `epoch + 1`, if it still is `epoch`.
