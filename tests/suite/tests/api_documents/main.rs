@@ -238,7 +238,7 @@ fn bounds_are_those_of_the_code() {
     assert_eq!(schema("OrderNo")["pattern"], format!("^[A-Za-z0-9_-]{{1,{max_id}}}$"));
     assert_eq!(schema("RequestId")["pattern"], format!("^[A-Za-z0-9_.:-]{{1,{max_request_id}}}$"));
     let dearest = kernel::money::MAX_PRICE * u64::from(kernel::ids::MAX_QUANTITY);
-    let cases: [(&str, &str, i64); 24] = [
+    let cases: [(&str, &str, i64); 27] = [
         ("Quantity", "/maximum", kernel::ids::MAX_QUANTITY.into()),
         ("Price", "/maximum", kernel::money::MAX_PRICE.try_into().unwrap()),
         ("Amount", "/maximum", dearest.try_into().unwrap()),
@@ -251,6 +251,9 @@ fn bounds_are_those_of_the_code() {
         ("Rebuilt", "/properties/products/maxItems", sale::offer::MAX_PRODUCTS.try_into().unwrap()),
         ("ReconciledProduct", "/properties/drifts/maxItems", admin.constant("MAX_DRIFTS")),
         ("PaymentList", "/properties/items/maxItems", admin.constant("PAGE")),
+        ("ChangeList", "/properties/items/maxItems", admin.constant("PAGE")),
+        ("Blacklist", "/properties/items/maxItems", admin.constant("PAGE")),
+        ("DeadLetter", "/properties/body/maxLength", admin.constant("MAX_LETTER_CHARS")),
         ("BlockBody", "/properties/reason/maxLength", sale::blacklist::MAX_REASON_CHARS.try_into().unwrap()),
         ("Blocked", "/properties/reason/maxLength", sale::blacklist::MAX_REASON_CHARS.try_into().unwrap()),
         ("ActivityBody", "/properties/payWindowSecs/maximum", sale::lifecycle::MAX_PAY_WINDOW_SECS.into()),
