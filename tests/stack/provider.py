@@ -6,8 +6,8 @@
     GET  /pay/{id}      the cashier's page
     POST /pay/{id}      what its buttons do: {"outcome": "SUCCESS" | "FAILED"}. Money is taken, the shop gets its notice
 
-Notices are repeated until the shop answers {"code": "SUCCESS"}. The cashier does not look at `expiresAt`: money that comes late is
-what shops have to live with. Tests may say more when they pay: how many `copies` of the notice come at once, after how many `delayMs`,
+Notices are repeated until the shop answers {"code": "SUCCESS"}. After `expiresAt` the cashier warns and takes the money all the same: money
+that comes late is what shops have to live with. Tests may say more when they pay: how many `copies` of the notice come at once, after how many `delayMs`,
 and what the notice speaks of (`amount`, `merchantId`, `orderNo`, `transactionId`) instead of what was prepared.
 
 Its settings come by environment: PORT, MERCHANT_ID, KEY, and LEDGER, the file that every movement is added to.
@@ -43,20 +43,75 @@ CURRENCY = re.compile(r"[A-Z]{3}")
 # money that is made up has no business elsewhere
 NOTIFY_URL = re.compile(r"http://127\.0\.0\.1:\d{1,5}/[^\s]*")
 
-PAGE = """<!doctype html>
-<meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Cashier</title>
-<h1>{title}</h1>
-<p>{amount} {currency} for order {order}</p>
-<button value="SUCCESS">Pay</button> <button value="FAILED">Let it fail</button>
-<p id="said" role="status"></p>
-<script>
-  for (const button of document.querySelectorAll("button")) button.onclick = async () => {{
-    const answer = await fetch("", {{method: "POST", body: JSON.stringify({{outcome: button.value}})}});
-    document.getElementById("said").textContent = await answer.text();
-  }};
-</script>
+# how many decimals amounts have; two where nothing is said (ISO 4217)
+DECIMALS = {
+    **dict.fromkeys("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF".split(), 0),
+    **dict.fromkeys("BHD IQD JOD KWD LYD OMR TND".split(), 3),
+}
+
+FRAME = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+  body {{ margin: 0; min-height: 100vh; display: grid; place-items: center; background: #f2f3f5; color: #1d2129; font: 16px/1.5 system-ui, sans-serif }}
+  main {{ box-sizing: border-box; width: min(26rem, 100vw - 2rem); margin: 1rem; padding: 1.5rem; background: #fff; border-radius: 12px; box-shadow: 0 2px 12px #0001 }}
+  h1 {{ margin: 0; font-size: 1.1rem; overflow-wrap: anywhere }}
+  .amount {{ margin: .5rem 0; font-size: 2rem; font-weight: 600 }}
+  .small {{ margin: .25rem 0; color: #5a6170; font-size: .85rem; overflow-wrap: anywhere }}
+  .late {{ margin: 1rem 0 0; padding: .5rem .75rem; background: #fff4e5; border-radius: 8px }}
+  .buttons {{ display: flex; gap: .75rem; margin-top: 1.25rem }}
+  button {{ flex: 1; padding: .7rem; border: 1px solid #c5cad3; border-radius: 8px; background: #fff; color: inherit; font: inherit; cursor: pointer }}
+  button[value=SUCCESS] {{ border-color: #0a6e31; background: #0a6e31; color: #fff }}
+  button:disabled {{ opacity: .45; cursor: default }}
+  #said {{ margin: 1rem 0 0; min-height: 1.5em; font-weight: 600 }}
+</style>
+<main>
+{body}
+</main>
+</html>
 """
+
+CASHIER = """<h1>{title}</h1>
+<p class="amount">{amount} {currency}</p>
+<p class="small">Order {order}</p>
+{deadline}
+<p class="late" id="late" hidden>The time to pay is over. What you pay now is taken, and paid back to you.</p>
+<div class="buttons"><button value="SUCCESS"{disabled}>Pay</button><button value="FAILED"{disabled}>Let it fail</button></div>
+<p id="said" role="status">{said}</p>
+<p class="small">This is the cashier of a local stack: its money is made up.</p>
+<script>
+  const buttons = [...document.querySelectorAll("button")];
+  const [said, late] = ["said", "late"].map(id => document.getElementById(id));
+  const enable = on => buttons.forEach(button => button.disabled = !on);
+  for (const button of buttons) button.onclick = async () => {{
+    const comesBack = late.hidden ? "" : " It was too late, so it comes back to you.";
+    enable(false);
+    said.textContent = "Working…";
+    try {{
+      const answer = await fetch("", {{method: "POST", body: JSON.stringify({{outcome: button.value}})}});
+      if (!answer.ok) throw new Error(answer.status);
+      const {{notified}} = await answer.json();
+      if (button.value === "FAILED") {{
+        said.textContent = "The payment failed and nothing was taken. You can try again.";
+        enable(true);
+      }} else {{
+        said.textContent = (notified ? "Paid. The shop knows; you can close this page." : "Paid, but the shop does not answer. Look at your order later.") + comesBack;
+      }}
+    }} catch {{
+      said.textContent = "The cashier does not answer. Try again: an order is paid once.";
+      enable(true);
+    }}
+  }};
+  const deadline = document.querySelector("time");
+  if (deadline) {{
+    const end = new Date(deadline.dateTime);
+    deadline.textContent = end.toLocaleString();
+    const look = () => late.hidden = new Date() < end || {paid};
+    look();
+    setInterval(look, 1000);
+  }}
+</script>"""
 
 
 class Refusal(Exception):
@@ -104,6 +159,13 @@ PAYING = (
         "transactionId": matches(ID),
     },
 )
+
+
+def major(amount: int, currency: str) -> str:
+    """Minor units as people write them."""
+    decimals = DECIMALS.get(currency, 2)
+    whole_units, rest = divmod(amount, 10**decimals)
+    return f"{whole_units:,}" + (f".{rest:0{decimals}}" if decimals else "")
 
 
 class Provider:
@@ -169,9 +231,19 @@ class Provider:
 
     def page(self, prepay_id: str) -> str:
         prepared = self.known(prepay_id)
-        major, minor = divmod(prepared["amount"], 100)
-        shown = {"title": prepared["title"], "amount": f"{major}.{minor:02}", "currency": prepared["currency"], "order": prepared["orderNo"]}
-        return PAGE.format(**{name: html.escape(text) for name, text in shown.items()})
+        with self.lock:
+            paid = prepared["transactionId"] in self.payments
+        expires_at = html.escape(prepared.get("expiresAt", ""))
+        shown = {"title": prepared["title"], "currency": prepared["currency"], "order": prepared["orderNo"]}
+        body = CASHIER.format(
+            **{name: html.escape(text) for name, text in shown.items()},
+            amount=major(prepared["amount"], prepared["currency"]),
+            deadline=f'<p class="small">Pay before <time datetime="{expires_at}">{expires_at}</time></p>' if expires_at else "",
+            disabled=" disabled" if paid else "",
+            said="This is paid." if paid else "",
+            paid=json.dumps(paid),
+        )
+        return FRAME.format(title="Cashier", body=body)
 
     def pay(self, prepay_id: str, wanted: dict) -> dict:
         """Takes the money, if it is to succeed and was not taken before, and gives notice of it."""
@@ -275,6 +347,9 @@ class Handler(BaseHTTPRequestHandler):
             (body, kind), status = answer(), 200
         except Refusal as refusal:
             (body, kind), status = document({"message": str(refusal)}), refusal.status
+            if self.command == "GET" and self.cashier() is not None:
+                sorry = f'<h1>There is nothing to pay here</h1>\n<p class="small">{html.escape(str(refusal).capitalize())}. Ask the shop for a new link.</p>'
+                body, kind = FRAME.format(title="Cashier", body=sorry).encode(), "text/html; charset=utf-8"
         self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))

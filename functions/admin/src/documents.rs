@@ -7,7 +7,7 @@ use platform::http::{Problem, Text};
 use sale::gate::Counters;
 use sale::lifecycle::{ActivitySpec, OfferSpec, SkuSpec, SpecError};
 use sale::offer::{LimitPeriod, Rules, Shown};
-use sale::store::offers::{ActivityRow, Change, OfferRow, SkuRow};
+use sale::store::offers::{ActivityRow, Change, Cursor, OfferRow, Page, SkuRow};
 use serde::{Deserialize, Serialize};
 
 const PAY_WINDOW_SECS: u32 = 900;
@@ -245,10 +245,13 @@ impl From<OfferRow> for ProductDocument {
     }
 }
 
-/// `GET …/changes`: who did what, and when.
+/// `GET …/changes?cursor=`: who did what, and when, a hundred a page.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct ChangesDocument {
     items: Vec<ChangeDocument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -263,11 +266,12 @@ struct ChangeDocument {
     after: serde_json::Value,
 }
 
-impl From<Vec<Change>> for ChangesDocument {
-    fn from(changes: Vec<Change>) -> Self {
+impl From<Page<Change>> for ChangesDocument {
+    fn from(page: Page<Change>) -> Self {
         // Rows were written as JSON, so they are read as such; a text that is none is shown as the text it is.
         let row = |text: String| serde_json::from_str(&text).unwrap_or(serde_json::Value::String(text));
-        let items = changes
+        let items = page
+            .items
             .into_iter()
             .map(|change| ChangeDocument {
                 by: change.by,
@@ -277,7 +281,7 @@ impl From<Vec<Change>> for ChangesDocument {
                 after: row(change.after),
             })
             .collect();
-        Self { items }
+        Self { items, next_cursor: page.next.as_ref().map(Cursor::encode) }
     }
 }
 

@@ -16,13 +16,17 @@ use sale::dead_letters::DeadLetters;
 use sale::lifecycle::{self, Command, Edit, EditRefusal};
 use sale::offer::{MAX_PRODUCTS, OfferId};
 use sale::store::StoreError;
-use sale::store::offers::ActivityRow;
+use sale::store::offers::{ActivityRow, Cursor};
+use sale::store::orders::CursorError;
 use sale::{SaleError, Stores};
+use serde_json::json;
 
 use crate::documents::{
     ActivityBody, ActivityDocument, ChangesDocument, ProductBody, ProductDocument, SkuBody, SkuDocument, StatsDocument,
 };
 
+/// Entries of a list in one answer.
+const PAGE: u16 = 100;
 /// How long an admin waits before trying an edit again that met others, or a gate that was being made.
 const CONTENDED_RETRY_MS: u64 = 1_000;
 
@@ -64,6 +68,7 @@ impl State {
 
 pub async fn handle(state: &State, request: Request) -> Result<Response, Problem> {
     let admin = request.authenticate(&state.verifier, state.stores.clock.now(), Role::Admin)?.id;
+    nothing_overlooked(&request)?;
     match request.route() {
         "PUT /api/admin/skus/{skuId}" => put_sku(state, &request, &admin).await,
         "PUT /api/admin/activities/{activityId}" => put_activity(state, &request, &admin).await,
@@ -74,10 +79,10 @@ pub async fn handle(state: &State, request: Request) -> Result<Response, Problem
         "GET /api/admin/activities/{activityId}/changes" => activity_changes(state, &request).await,
         "POST /api/admin/activities/{activityId}/reconcile" => operations::reconcile(state, &request, &admin).await,
         "POST /api/admin/activities/{activityId}/rebuild" => operations::rebuild(state, &request, &admin).await,
-        "GET /api/admin/changes" => operations::system_changes(state).await,
+        "GET /api/admin/changes" => operations::system_changes(state, &request).await,
         "GET /api/admin/payments" => money::list(state, &request).await,
         "POST /api/admin/payments/{transactionId}/refund" => money::refund(state, &request, &admin).await,
-        "GET /api/admin/blacklist" => operations::blacklist(state).await,
+        "GET /api/admin/blacklist" => operations::blacklist(state, &request).await,
         "PUT /api/admin/blacklist/{userId}" => operations::block(state, &request, &admin).await,
         "DELETE /api/admin/blacklist/{userId}" => operations::unblock(state, &request, &admin).await,
         "GET /api/admin/dlq" => operations::dead_letters(state).await,
@@ -85,6 +90,30 @@ pub async fn handle(state: &State, request: Request) -> Result<Response, Problem
         "POST /api/admin/dlq/settle" => operations::settle(state, &admin).await,
         _ => Err(Problem::not_found()),
     }
+}
+
+/// Refuses what nobody would look at: a `dryrun=true`, or a body that says so, would otherwise put right what was only to be
+/// looked at. A body belongs to a PUT, and to nothing else here.
+fn nothing_overlooked(request: &Request) -> Result<(), Problem> {
+    let route = request.route();
+    request.only_query(match route {
+        "GET /api/admin/activities/{activityId}/audit" => &["boundSecs"],
+        "POST /api/admin/activities/{activityId}/reconcile" => &["dryRun"],
+        "GET /api/admin/payments" => &["state", "cursor"],
+        "GET /api/admin/activities/{activityId}/changes" | "GET /api/admin/changes" | "GET /api/admin/blacklist" => {
+            &["cursor"]
+        }
+        _ => &[],
+    })?;
+    if route.starts_with("PUT ") { Ok(()) } else { request.no_body() }
+}
+
+/// Where the page before ended, if the caller names one.
+fn cursor<T>(request: &Request, decode: fn(&str) -> Result<T, CursorError>) -> Result<Option<T>, Problem> {
+    let Some(opaque) = request.query::<String>("cursor")? else { return Ok(None) };
+    decode(&opaque).map(Some).map_err(|_| {
+        Problem::validation(Text::new("cursor is not one that this list gave out.", "cursor 不是本列表返回的游标。"))
+    })
 }
 
 async fn put_sku(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
@@ -115,7 +144,11 @@ async fn act(state: &State, request: &Request, admin: &UserId) -> Result<Respons
     let activity_id: ActivityId = request.path("activityId")?;
     let action: String = request.path("action")?;
     let row = match action.as_str() {
-        "preheat" => done(lifecycle::preheat(&state.stores, &activity_id).await)?,
+        "preheat" => {
+            let row = done(lifecycle::preheat(&state.stores, &activity_id).await)?;
+            note(state, activity_id.as_str(), admin, "preheat".to_owned(), &json!({})).await;
+            row
+        }
         "pause" => done(lifecycle::command(&state.stores, admin, &activity_id, Command::Pause).await)?,
         "resume" => done(lifecycle::command(&state.stores, admin, &activity_id, Command::Resume).await)?,
         "end" => done(lifecycle::command(&state.stores, admin, &activity_id, Command::End).await)?,
@@ -146,13 +179,13 @@ async fn stats(state: &State, request: &Request) -> Result<Response, Problem> {
 
 async fn audit(state: &State, request: &Request) -> Result<Response, Problem> {
     let activity_id: ActivityId = request.path("activityId")?;
-    let bound_secs = request.query::<u32>("boundSecs")?.unwrap_or(BOUND_SECS);
-    if bound_secs > MAX_BOUND_SECS {
-        return Err(Problem::validation(Text::of(
+    let bound_secs = request.query::<i64>("boundSecs")?.unwrap_or(BOUND_SECS.into());
+    let bound_secs = u32::try_from(bound_secs).ok().filter(|secs| *secs <= MAX_BOUND_SECS).ok_or_else(|| {
+        Problem::validation(Text::of(
             format!("boundSecs is 0 to {MAX_BOUND_SECS}."),
             format!("boundSecs 的取值范围为 0 到 {MAX_BOUND_SECS}。"),
-        )));
-    }
+        ))
+    })?;
     match sale::audit::audit(&state.stores, &state.dead_letters, &activity_id, bound_secs)
         .await
         .map_err(|error| failed(&error))?
@@ -168,11 +201,17 @@ async fn activity_changes(state: &State, request: &Request) -> Result<Response, 
     if state.stores.offers.activity(&activity_id).await.map_err(|error| failed(&error.into()))?.is_none() {
         return Err(Problem::not_found());
     }
-    let changes = state.stores.offers.changes_of(activity_id.as_str()).await.map_err(|error| failed(&error.into()))?;
-    Response::json(200, &ChangesDocument::from(changes))
+    changes(state, request, activity_id.as_str()).await
 }
 
-/// Notes what an admin did, besides what rows say. It is done already, so a note that fails is only logged.
+/// A page of the change log of `subject`.
+async fn changes(state: &State, request: &Request, subject: &str) -> Result<Response, Problem> {
+    let cursor = cursor(request, Cursor::decode)?;
+    let page = state.stores.offers.changes_of(subject, PAGE, cursor.as_ref()).await;
+    Response::json(200, &ChangesDocument::from(page.map_err(|error| failed(&error.into()))?))
+}
+
+/// Notes what an admin does, besides what rows say. A note that fails is only logged: most are about what is done already.
 async fn note(state: &State, subject: &str, admin: &UserId, action: String, what: &impl serde::Serialize) {
     let noted = state.stores.offers.log(subject, admin, state.stores.clock.now(), action, what).await;
     if let Err(error) = noted {
@@ -193,12 +232,21 @@ fn done<T>(result: Result<Edit<T>, SaleError>) -> Result<T, Problem> {
             "ENDED",
             Text::new("The sale is over; nothing was changed.", "活动已结束，未作任何更改。"),
         ),
-        EditRefusal::TooFew { available } => Problem::new(
+        EditRefusal::TooFewFree { available } => Problem::new(
             409,
             "INSUFFICIENT_STOCK",
             Text::of(
-                format!("Only {available} units are free; nothing was changed."),
-                format!("可用库存仅 {available} 件，未作任何更改。"),
+                format!("Only {available} units of the SKU are in no sale; nothing was changed."),
+                format!("该 SKU 未分配的库存仅 {available} 件，未作任何更改。"),
+            ),
+        )
+        .with("remaining", available),
+        EditRefusal::TooFewUnsold { available } => Problem::new(
+            409,
+            "INSUFFICIENT_STOCK",
+            Text::of(
+                format!("Only {available} units of the product are unsold; nothing was changed."),
+                format!("该商品未售出的数量仅 {available} 件，未作任何更改。"),
             ),
         )
         .with("remaining", available),

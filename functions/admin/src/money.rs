@@ -7,10 +7,7 @@ use sale::store::offers::SYSTEM;
 use sale::store::payments::{Cursor, Mismatch, PaymentRow, PaymentState};
 use serde::Serialize;
 
-use crate::{State, failed, note};
-
-/// Payments in one answer.
-const PAGE: u16 = 100;
+use crate::{PAGE, State, cursor, failed, note};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -73,15 +70,7 @@ pub(crate) async fn list(state: &State, request: &Request) -> Result<Response, P
             "state 须为 REFUND_DUE、UNMATCHED 或 REFUNDED。",
         )));
     };
-    let cursor = match request.query::<String>("cursor")? {
-        None => None,
-        Some(opaque) => Some(Cursor::decode(&opaque).map_err(|_| {
-            Problem::validation(Text::new(
-                "cursor is not one that this list gave out.",
-                "cursor 不是本列表返回的游标。",
-            ))
-        })?),
-    };
+    let cursor = cursor(request, Cursor::decode)?;
     let page = state.stores.payments.list(wanted, PAGE, cursor.as_ref()).await;
     let page = page.map_err(|error| failed(&error.into()))?;
     let document = PaymentList {

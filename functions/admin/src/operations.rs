@@ -3,25 +3,25 @@
 use kernel::ids::{ActivityId, OrderNo, SkuId, UserId};
 use kernel::time::Rfc3339;
 use platform::http::{Problem, Request, Response, Text};
-use sale::blacklist::{Entry, MAX_REASON_CHARS};
+use sale::blacklist::{self, Entry, MAX_REASON_CHARS};
 use sale::dead_letters::{Letter, Settled};
 use sale::offer::SaleState;
 use sale::rebuild::Readiness;
 use sale::reconcile::{self, Drift, Repair};
-use sale::store::offers::{OfferRow, SYSTEM};
+use sale::store::offers::{Cursor, OfferRow, Page, SYSTEM};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::documents::ChangesDocument;
-use crate::{State, failed, note};
+use crate::{PAGE, State, changes, cursor, failed, note};
 
 /// Drifts that one answer names, of each offer.
 const MAX_DRIFTS: usize = 100;
+/// Characters of a dead letter that are shown: a hundred whole ones may be more than a function may answer.
+const MAX_LETTER_CHARS: usize = 4_096;
 
 /// `GET /api/admin/changes`: what was done that concerns no single sale, oldest first.
-pub(crate) async fn system_changes(state: &State) -> Result<Response, Problem> {
-    let log = state.stores.offers.changes_of(SYSTEM).await.map_err(|error| failed(&error.into()))?;
-    Response::json(200, &ChangesDocument::from(log))
+pub(crate) async fn system_changes(state: &State, request: &Request) -> Result<Response, Problem> {
+    changes(state, request, SYSTEM).await
 }
 
 /// The offers of the activity that the path names.
@@ -32,6 +32,13 @@ async fn offers(state: &State, request: &Request) -> Result<Vec<OfferRow>, Probl
         return Err(Problem::not_found());
     }
     offers.offers_of(&activity_id).await.map_err(|error| failed(&error.into()))
+}
+
+/// Notes what is about to be done to the gates of an activity. Before it is: it may be done in part when it fails.
+async fn note_asked(state: &State, admin: &UserId, action: &str, offers: &[OfferRow]) {
+    let Some(first) = offers.first() else { return };
+    let products: Vec<&SkuId> = offers.iter().map(|offer| &offer.sku_id).collect();
+    note(state, first.activity_id.as_str(), admin, action.to_owned(), &json!({"products": products})).await;
 }
 
 #[derive(Serialize)]
@@ -66,7 +73,11 @@ struct DriftDocument {
 pub(crate) async fn reconcile(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
     let dry_run = request.query::<bool>("dryRun")?.unwrap_or(false);
     let mut products = Vec::new();
-    for offer in offers(state, request).await? {
+    let offers = offers(state, request).await?;
+    if !dry_run {
+        note_asked(state, admin, "reconcile", &offers).await;
+    }
+    for offer in offers {
         let repair = if dry_run { Repair::OnlyLook } else { Repair::Do };
         let compared = reconcile::whole(&state.stores, &offer, repair).await.map_err(|error| failed(&error))?;
         if compared.rebuild && !dry_run {
@@ -85,12 +96,14 @@ pub(crate) async fn reconcile(state: &State, request: &Request, admin: &UserId) 
             rebuild: compared.rebuild,
         });
     }
-    let answer = Reconciled { dry_run, products };
     if !dry_run {
         let activity_id: ActivityId = request.path("activityId")?;
-        note(state, activity_id.as_str(), admin, "reconcile".to_owned(), &answer).await;
+        // Without the orders: those of many products may be more than an item holds.
+        let found = |product: &ReconciledProduct| json!({"skuId": product.sku_id, "driftCount": product.drift_count, "sumsDiffer": product.sums_differ, "rebuild": product.rebuild});
+        let found: Vec<Value> = products.iter().map(found).collect();
+        note(state, activity_id.as_str(), admin, "reconciled".to_owned(), &json!({"products": found})).await;
     }
-    Response::json(200, &answer)
+    Response::json(200, &Reconciled { dry_run, products })
 }
 
 #[derive(Serialize)]
@@ -117,13 +130,15 @@ enum RebuildState {
     None,
 }
 
-/// `POST …/rebuild`: makes the gates anew, from the rows. Nobody can buy until they are.
+/// `POST …/rebuild`: makes the gates anew, from the rows; one that is being made already goes on. Nobody can buy until they are.
 pub(crate) async fn rebuild(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
     let mut products = Vec::new();
-    for offer in offers(state, request).await? {
+    let offers = offers(state, request).await?;
+    note_asked(state, admin, "rebuild", &offers).await;
+    for offer in offers {
         let readiness = match offer.state {
             SaleState::Live | SaleState::Paused | SaleState::Closed if offer.epoch > 0 => {
-                sale::rebuild::begin(&state.stores, &offer).await.map_err(|error| failed(&error))?
+                sale::rebuild::ask(&state.stores, &offer).await.map_err(|error| failed(&error))?
             }
             SaleState::Live | SaleState::Paused | SaleState::Closed | SaleState::Settled => Readiness::Over,
         };
@@ -135,9 +150,7 @@ pub(crate) async fn rebuild(state: &State, request: &Request, admin: &UserId) ->
         };
         products.push(RebuiltProduct { sku_id: offer.sku_id, state: made, not_before });
     }
-    let (answer, activity_id) = (Rebuilt { products }, request.path::<ActivityId>("activityId")?);
-    note(state, activity_id.as_str(), admin, "rebuild".to_owned(), &answer).await;
-    Response::json(200, &answer)
+    Response::json(200, &Rebuilt { products })
 }
 
 #[derive(Deserialize)]
@@ -172,24 +185,30 @@ impl From<Entry> for BlockedDocument {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct BlacklistDocument {
     items: Vec<BlockedDocument>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
 }
 
-/// `GET /api/admin/blacklist`.
-pub(crate) async fn blacklist(state: &State) -> Result<Response, Problem> {
-    let entries = state.stores.offers.blacklist().await.map_err(|error| failed(&error.into()))?;
-    Response::json(200, &BlacklistDocument { items: entries.into_iter().map(BlockedDocument::from).collect() })
+/// `GET /api/admin/blacklist?cursor=`: a hundred a page.
+pub(crate) async fn blacklist(state: &State, request: &Request) -> Result<Response, Problem> {
+    let cursor = cursor(request, Cursor::decode)?;
+    let page = state.stores.offers.blacklisted(PAGE, cursor.as_ref()).await;
+    let Page { items, next } = page.map_err(|error| failed(&error.into()))?;
+    let items = items.into_iter().map(BlockedDocument::from).collect();
+    Response::json(200, &BlacklistDocument { items, next_cursor: next.as_ref().map(Cursor::encode) })
 }
 
 /// `PUT /api/admin/blacklist/{userId}`: within five seconds this user can buy no more.
 pub(crate) async fn block(state: &State, request: &Request, admin: &UserId) -> Result<Response, Problem> {
     let user_id: UserId = request.path("userId")?;
     let body: BlockBody = request.json()?;
-    if !(1..=MAX_REASON_CHARS).contains(&body.reason.chars().count()) {
+    if !blacklist::is_reason(&body.reason) {
         return Err(Problem::validation(Text::of(
-            format!("reason is 1 to {MAX_REASON_CHARS} characters."),
-            format!("reason 的长度为 1 到 {MAX_REASON_CHARS} 个字符。"),
+            format!("reason is 1 to {MAX_REASON_CHARS} visible characters."),
+            format!("reason 的长度为 1 到 {MAX_REASON_CHARS} 个可见字符。"),
         )));
     }
     let now = state.stores.clock.now();
@@ -244,7 +263,7 @@ impl LetterDocument {
     fn of(letter: Letter, settled: Option<Settled>) -> Self {
         Self {
             message_id: letter.message_id,
-            body: letter.body,
+            body: letter.body.chars().take(MAX_LETTER_CHARS).collect(),
             order_no: letter.order_no,
             sent_at: letter.sent_at.map(Rfc3339),
             settled,

@@ -15,13 +15,15 @@ use sale::queue::{Reminder, Reminders};
 use sale::store::orders::{Cursor, OrderRow};
 use sale::store::{Offers, Orders, StoreError};
 use sale::wording;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Orders on a page, unless the caller asks for fewer or more; and the most.
 const PAGE: u8 = 20;
 const MAX_PAGE: u8 = 100;
 /// How long a cancellation may meet others at the offer's row, in seconds: the gateway waits for 11.
 const CANCEL_SECS: i64 = 4;
+/// When to come back to a provider that refuses: people have to see to it.
+const REFUSED_RETRY_MS: u64 = 30_000;
 
 pub struct Config {
     orders_table: String,
@@ -235,16 +237,13 @@ struct PayDocument<'a> {
 
 async fn pay(state: &State, request: &Request) -> Result<Response, Problem> {
     let row = own(state, request).await?;
-    no_body(request)?;
+    request.no_body()?;
     let now = state.clock.now();
     let may_pay = row.status == OrderStatus::Unpaid && row.pay_deadline.is_none_or(|deadline| now < deadline);
     if !may_pay {
         return Err(order_state(&row, now));
     }
-    let prepared = state.provider.prepare(&row, &state.notify_url).await.map_err(|error| match &error {
-        ProviderError::Unreachable(_) | ProviderError::Refused { status: 429 | 500.. } => Problem::unavailable(&error),
-        ProviderError::Refused { .. } | ProviderError::Answer(_) => Problem::internal(&error),
-    })?;
+    let prepared = state.provider.prepare(&row, &state.notify_url).await.map_err(|error| not_prepared(&error))?;
     let document = PayDocument {
         order_no: &row.order_no,
         merchant_id: state.provider.merchant_id().as_str(),
@@ -260,7 +259,7 @@ async fn pay(state: &State, request: &Request) -> Result<Response, Problem> {
 /// Cancels an order that waits for its payment. Cancelled already: the same answer, and nothing changes.
 async fn cancel(state: &State, request: &Request) -> Result<Response, Problem> {
     let row = own(state, request).await?;
-    no_body(request)?;
+    request.no_body()?;
     match row.status {
         OrderStatus::Unpaid => {}
         OrderStatus::Cancelled => return Response::json(200, &OrderDocument::from(&row)),
@@ -294,12 +293,31 @@ async fn cancel(state: &State, request: &Request) -> Result<Response, Problem> {
     }
 }
 
-/// What an order is asked to do needs no more than its number.
-fn no_body(request: &Request) -> Result<(), Problem> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Nothing {}
-    if request.body()?.is_empty() { Ok(()) } else { request.json::<Nothing>().map(|Nothing {}| ()) }
+/// Nothing was prepared. Whoever is refused by the provider is not at fault, and nor is the order: it may be paid as soon as
+/// people have seen to it.
+fn not_prepared(error: &ProviderError) -> Problem {
+    match error {
+        ProviderError::Unreachable(_) | ProviderError::Refused { status: 408 | 429 | 500.., .. } => {
+            Problem::unavailable(error)
+        }
+        ProviderError::Refused { .. } | ProviderError::Answer(_) => {
+            let cause: &dyn std::error::Error = error;
+            tracing::error!(
+                alarm = "PAY_REFUSED",
+                error = cause,
+                "the payment provider takes no payments as we ask for them"
+            );
+            Problem::new(
+                503,
+                "UNAVAILABLE",
+                Text::new(
+                    "The payment provider does not take this payment at the moment. Please try again in a while.",
+                    "支付平台暂时无法受理此笔付款，请稍后再试。",
+                ),
+            )
+            .retry_after_ms(REFUSED_RETRY_MS)
+        }
+    }
 }
 
 /// The order is not in a state for it.
@@ -315,13 +333,13 @@ fn order_state(row: &OrderRow, now: UnixMillis) -> Problem {
 
 async fn list(state: &State, request: &Request) -> Result<Response, Problem> {
     let principal = request.authenticate(&state.verifier, state.clock.now(), Role::User)?;
-    let limit = request.query::<u8>("limit")?.unwrap_or(PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(Problem::validation(Text::of(
+    let limit = request.query::<i64>("limit")?.unwrap_or(PAGE.into());
+    let limit = u8::try_from(limit).ok().filter(|limit| (1..=MAX_PAGE).contains(limit)).ok_or_else(|| {
+        Problem::validation(Text::of(
             format!("limit is 1 to {MAX_PAGE}."),
             format!("limit 的取值范围为 1 到 {MAX_PAGE}。"),
-        )));
-    }
+        ))
+    })?;
     let cursor = match request.query::<String>("cursor")? {
         None => None,
         Some(opaque) => Some(Cursor::decode(&opaque).map_err(|_| {
@@ -343,5 +361,21 @@ fn failed(error: StoreError) -> Problem {
     match &error {
         StoreError::Unavailable { .. } => Problem::unavailable(&error),
         StoreError::Corrupt(_) => Problem::internal(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_that_refuses_is_to_be_asked_again() {
+        let refused = |status| not_prepared(&ProviderError::Refused { status, said: "no such merchant".to_owned() });
+        for status in [400, 401, 404, 409, 429, 500, 503] {
+            let problem = refused(status);
+            assert_eq!((problem.status(), problem.code()), (503, "UNAVAILABLE"), "{status}");
+            assert!(problem.member("retryAfterMs").is_some(), "{status}");
+        }
+        assert_eq!(not_prepared(&ProviderError::Answer("not JSON".into())).code(), "UNAVAILABLE");
     }
 }

@@ -12,14 +12,18 @@ use crate::show::{Out, clean, or_dash, table_or};
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Show everybody who is on it
-    List,
+    List {
+        /// Where the page before ended, as it says in its last line
+        #[arg(long)]
+        cursor: Option<String>,
+    },
     /// Put a user on it, or change the entry; it works within five seconds
     Add {
         #[arg(value_parser = id)]
         user: String,
         #[arg(long)]
         reason: String,
-        /// For how long: RFC 3339, or from now: +90s, +10m, +2h; for good without it
+        /// For how long: RFC 3339, or from now: +90s, +10m, +2h, +3d; for good without it
         #[arg(long, value_name = "INSTANT", value_parser = instant)]
         until: Option<String>,
     },
@@ -31,8 +35,17 @@ pub(crate) enum Verb {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Blacklist {
     items: Vec<Entry>,
+    next_cursor: Option<String>,
+}
+
+impl Blacklist {
+    fn lines(&self) -> Vec<String> {
+        let more = self.next_cursor.as_ref().map(|cursor| format!("more: --cursor {}", clean(cursor)));
+        lines(&self.items).into_iter().chain(more).collect()
+    }
 }
 
 #[derive(Deserialize)]
@@ -60,9 +73,10 @@ struct Removed {
 
 pub(crate) async fn run(verb: Verb, api: &Api, out: &Out) -> Result<Ending, Failure> {
     match verb {
-        Verb::List => {
-            let answer = api.get(&["blacklist"], &[]).await?;
-            out.answer(&answer, |list: &Blacklist| lines(&list.items))?;
+        Verb::List { cursor } => {
+            let query = cursor.as_deref().map(|cursor| ("cursor", cursor));
+            let answer = api.get(&["blacklist"], query.as_slice()).await?;
+            out.answer(&answer, Blacklist::lines)?;
         }
         Verb::Add { user, reason, until } => {
             let mut body = json!({"reason": reason});

@@ -27,6 +27,8 @@ pub(crate) enum Verb {
     Sale(sale::Verb),
     /// Show the counts of a sale each second, until it is over, --for is, or ctrl-c
     Watch(watch::Watch),
+    /// Show the counts of a sale once
+    Stats(watch::Once),
     #[command(flatten)]
     Health(health::Verb),
     /// Messages that failed too often
@@ -50,12 +52,19 @@ pub(crate) fn id(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// An instant: `now`, a time from now as in `+90s`, `+10m` or `+2h`, or else what the API takes, as it stands.
+/// An instant: `now`, a time from now as in `+90s`, `+10m`, `+2h` or `+3d`, or else what the API takes, as it stands.
 pub(crate) fn instant(text: &str) -> Result<String, String> {
+    let unclear =
+        || "an instant is RFC 3339, as 2026-06-01T10:00:00Z, or now, or from now: +90s, +10m, +2h, +3d".to_owned();
     let from_now = match text.strip_prefix('+') {
         None if text == "now" => jiff::SignedDuration::ZERO,
-        None => return Ok(text.to_owned()),
-        Some(distance) => distance.parse().map_err(|error: jiff::Error| error.to_string())?,
+        None if text.starts_with(|first: char| first.is_ascii_digit()) => return Ok(text.to_owned()),
+        None => return Err(unclear()),
+        // A day from now is 24 hours, whatever the clocks do meanwhile.
+        Some(distance) => match distance.strip_suffix('d').and_then(|days| days.parse::<u16>().ok()) {
+            Some(days) => jiff::SignedDuration::from_hours(24 * i64::from(days)),
+            None => distance.parse().map_err(|_: jiff::Error| unclear())?,
+        },
     };
     let then = jiff::Timestamp::now().checked_add(from_now).map_err(|error| error.to_string())?;
     jiff::Timestamp::from_second(then.as_second()).map(|then| then.to_string()).map_err(|error| error.to_string())
@@ -90,6 +99,8 @@ mod tests {
             "hotcake reconcile a1 --dry-run",
             "hotcake rebuild a1",
             "hotcake changes a1",
+            "hotcake changes a1 --cursor c2",
+            "hotcake stats a1",
             "hotcake dlq list",
             "hotcake dlq redrive",
             "hotcake dlq settle",
@@ -126,6 +137,10 @@ mod tests {
         let apart = seconds("+2h") - seconds("now");
         assert!((7_200..7_205).contains(&apart), "{apart}");
         assert_eq!(instant("2026-06-01T10:00:00").unwrap(), "2026-06-01T10:00:00");
-        assert!(instant("+soon").is_err());
+        let apart = seconds("+3d") - seconds("+2h");
+        assert!((70 * 3_600 - 5..70 * 3_600 + 5).contains(&apart), "{apart}");
+        for unclear in ["+soon", "tomorrow", "+d", ""] {
+            assert!(instant(unclear).unwrap_err().contains("+3d"), "{unclear}");
+        }
     }
 }

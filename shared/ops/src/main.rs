@@ -51,6 +51,7 @@ async fn run(cli: Cli) -> Result<Ending, Failure> {
     match cli.verb {
         Verb::Sale(verb) => sale::run(verb, &api, &out).await,
         Verb::Watch(wanted) => watch::run(&wanted, &api, &out).await,
+        Verb::Stats(wanted) => watch::once(&wanted, &api, &out).await,
         Verb::Health(verb) => health::run(verb, &api, &out).await,
         Verb::Dlq(verb) => letters::run(verb, &api, &out).await,
         Verb::Refunds(wanted) => refunds::run(wanted, &api, &out).await,

@@ -23,14 +23,23 @@ pub(crate) enum Verb {
     Resume(Activity),
     /// Stop selling for good; what is not paid yet may still be paid
     End(Activity),
-    /// Show what was changed, by whom and when
-    Changes(Activity),
+    /// Show what was changed, by whom and when, oldest first
+    Changes(Log),
 }
 
 #[derive(Args)]
 pub(crate) struct Activity {
     #[arg(value_parser = id)]
     activity: String,
+}
+
+#[derive(Args)]
+pub(crate) struct Log {
+    #[arg(value_parser = id)]
+    activity: String,
+    /// Where the page before ended, as it says in its last line
+    #[arg(long)]
+    cursor: Option<String>,
 }
 
 /// One activity with one product from flags, or with many from a file.
@@ -45,7 +54,7 @@ pub(crate) struct Create {
     /// What people see
     #[arg(long, required_unless_present = "file", conflicts_with = "file")]
     name: Option<String>,
-    /// RFC 3339, or `now`, or from now: +90s, +10m, +2h
+    /// RFC 3339, or `now`, or from now: +90s, +10m, +2h, +3d
     #[arg(long, value_name = "INSTANT", value_parser = instant, required_unless_present = "file", conflicts_with = "file")]
     starts_at: Option<String>,
     /// As --starts-at
@@ -171,7 +180,12 @@ fn read(file: &Path) -> Result<Sale, Failure> {
 }
 
 fn parse(text: &[u8]) -> Result<Sale, String> {
-    let sale: Sale = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let value: Value = serde_json::from_slice(text).map_err(|error| format!("not JSON: {error}"))?;
+    if !value.is_object() {
+        return Err(r#"a sale is a JSON object: {"activityId": "a1", "activity": {…}, "skus": […], "products": […]}"#
+            .to_owned());
+    }
+    let sale: Sale = serde_json::from_value(value).map_err(|error| error.to_string())?;
     let sku_ids = sale.skus.iter().chain(&sale.products).map(|entry| &entry.sku_id);
     for named in std::iter::once(&sale.activity_id).chain(sku_ids) {
         id(named).map_err(|why| format!("{named:?}: {why}"))?;
@@ -222,8 +236,10 @@ impl ProductDocument {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Changes {
     items: Vec<Change>,
+    next_cursor: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -237,25 +253,45 @@ struct Change {
 
 impl Changes {
     fn lines(&self) -> Vec<String> {
-        let rows = self.items.iter().map(|change| {
-            let what = changed(change.before.as_ref(), &change.after);
-            [change.at.clone(), change.by.clone(), change.action.clone(), what]
-        });
-        table_or("Nothing was changed yet.", ["AT", "BY", "ACTION", "CHANGED"], rows.collect())
+        let rows = self
+            .items
+            .iter()
+            .map(|change| [change.at.clone(), change.by.clone(), change.action.clone(), change.what()]);
+        let more = self.next_cursor.as_ref().map(|cursor| format!("more: --cursor {}", clean(cursor)));
+        let table = table_or("Nothing was changed yet.", ["AT", "BY", "ACTION", "CHANGED"], rows.collect());
+        table.into_iter().chain(more).collect()
+    }
+}
+
+impl Change {
+    fn what(&self) -> String {
+        match &self.before {
+            Some(before) => changed(before, &self.after),
+            None if self.action.starts_with("put-") => "new".to_owned(),
+            // Something that was done, and no row that was changed.
+            None => self.after.to_string(),
+        }
     }
 }
 
 /// The members that are not what they were.
-fn changed(before: Option<&Value>, after: &Value) -> String {
-    let (Some(Value::Object(before)), Value::Object(after)) = (before, after) else {
-        return "new".to_owned();
+fn changed(before: &Value, after: &Value) -> String {
+    let (Value::Object(before), Value::Object(after)) = (before, after) else {
+        return after.to_string();
     };
     let names: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let changes = names.into_iter().filter(|name| before.get(*name) != after.get(*name)).map(|name| {
-        let [old, new] = [before, after].map(|row| or_dash(row.get(name)));
+        let [old, new] = [before, after].map(|row| or_dash(row.get(name).map(|value| shown(name, value))));
         format!("{name} {old} → {new}")
     });
     changes.collect::<Vec<_>>().join(", ")
+}
+
+/// Rows have instants as milliseconds, which nobody reads.
+fn shown(name: &str, value: &Value) -> String {
+    let instant =
+        value.as_i64().filter(|_| name.ends_with("At")).and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    instant.map_or_else(|| value.to_string(), |instant| instant.to_string())
 }
 
 pub(crate) async fn run(verb: Verb, api: &Api, out: &Out) -> Result<Ending, Failure> {
@@ -265,8 +301,9 @@ pub(crate) async fn run(verb: Verb, api: &Api, out: &Out) -> Result<Ending, Fail
         Verb::Pause(Activity { activity }) => act(&activity, "pause", api, out).await?,
         Verb::Resume(Activity { activity }) => act(&activity, "resume", api, out).await?,
         Verb::End(Activity { activity }) => act(&activity, "end", api, out).await?,
-        Verb::Changes(Activity { activity }) => {
-            let answer = api.get(&["activities", &activity, "changes"], &[]).await?;
+        Verb::Changes(Log { activity, cursor }) => {
+            let query = cursor.as_deref().map(|cursor| ("cursor", cursor));
+            let answer = api.get(&["activities", &activity, "changes"], query.as_slice()).await?;
             out.answer(&answer, Changes::lines)?;
         }
     }
@@ -352,6 +389,7 @@ mod tests {
             (json!({"activityId": "a/1", "activity": {}}), "an id is"),
             (json!({"activityId": "a1", "activity": {}, "product": []}), "unknown field"),
             (json!({"activityId": "a1", "activity": {}, "products": [{}]}), "skuId"),
+            (json!([]), "a sale is a JSON object"),
         ] {
             let refused = parse(bad.to_string().as_bytes()).unwrap_err();
             assert!(refused.contains(why), "{refused}");
@@ -364,8 +402,23 @@ mod tests {
             json!({"state": "LIVE", "version": 1, "name": "A"}),
             json!({"state": "PAUSED", "version": 2, "name": "A"}),
         );
-        assert_eq!(changed(Some(&before), &after), "state \"LIVE\" → \"PAUSED\", version 1 → 2");
-        assert_eq!(changed(None, &after), "new");
+        assert_eq!(changed(&before, &after), "state \"LIVE\" → \"PAUSED\", version 1 → 2");
+        let (before, after) = (json!({"endsAt": 1_780_000_000_000_i64}), json!({"endsAt": 1_780_000_060_500_i64}));
+        assert_eq!(changed(&before, &after), "endsAt 2026-05-28T20:26:40Z → 2026-05-28T20:27:40.5Z");
+        let log: Changes = serde_json::from_value(json!({"nextCursor": "c2", "items": [
+            {"by": "admin", "at": "T1", "action": "put-activity", "after": {"name": "A"}},
+            {"by": "admin", "at": "T2", "action": "rebuild", "after": {"products": ["s1"]}},
+        ]}))
+        .unwrap();
+        assert_eq!(
+            log.lines(),
+            [
+                "AT  BY     ACTION        CHANGED",
+                "T1  admin  put-activity  new",
+                "T2  admin  rebuild       {\"products\":[\"s1\"]}",
+                "more: --cursor c2",
+            ]
+        );
     }
 
     #[test]

@@ -27,6 +27,12 @@ pub(crate) struct Watch {
     secs: u64,
 }
 
+#[derive(Args)]
+pub(crate) struct Once {
+    #[arg(value_parser = id)]
+    activity: String,
+}
+
 #[derive(Debug, Clone, Deserialize)]
 struct Stats {
     state: String,
@@ -146,6 +152,12 @@ impl Screen {
         self.drawn = lines.len();
         Ok(())
     }
+}
+
+pub(crate) async fn once(Once { activity }: &Once, api: &Api, out: &Out) -> Result<Ending, Failure> {
+    let answer = api.get(&["activities", activity, "stats"], &[]).await?;
+    out.answer(&answer, |stats: &Stats| Look::new(stats.clone(), Instant::now(), None).table(activity))?;
+    Ok(Ending::Right)
 }
 
 pub(crate) async fn run(wanted: &Watch, api: &Api, out: &Out) -> Result<Ending, Failure> {

@@ -9,6 +9,7 @@ use kernel::time::{Clock, UnixMillis};
 use serde::{Deserialize, Serialize};
 
 use crate::admission::Blocked;
+use crate::lifecycle::is_invisible;
 use crate::store::{Offers, StoreError};
 
 /// How old the list in memory may be, in milliseconds.
@@ -29,6 +30,12 @@ pub struct Entry {
     pub until: Option<UnixMillis>,
     pub by: UserId,
     pub at: UnixMillis,
+}
+
+/// Whether it is a reason: 1 to [`MAX_REASON_CHARS`] characters, none of which plays with whoever reads it.
+pub fn is_reason(text: &str) -> bool {
+    (1..=MAX_REASON_CHARS).contains(&text.chars().count())
+        && !text.chars().any(|char| char.is_control() || is_invisible(char))
 }
 
 /// The list as a function remembers it.
@@ -98,5 +105,21 @@ impl Blacklist {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_a_text_that_people_can_read() {
+        let longest = "字".repeat(MAX_REASON_CHARS);
+        for good in ["x", "buys by machine; 用脚本抢购", &longest] {
+            assert!(is_reason(good), "{good}");
+        }
+        for bad in ["", "a\0b", "\u{1b}[2J", "two\nlines", "\u{202e}txt", &format!("{longest}x")] {
+            assert!(!is_reason(bad), "{bad:?}");
+        }
     }
 }

@@ -50,8 +50,12 @@ pub enum EditRefusal {
     NotFound,
     /// The sale is over.
     Ended,
-    /// Too few units: free ones of the SKU, or unsold ones of the offer.
-    TooFew {
+    /// Too few units of the SKU are in no offer.
+    TooFewFree {
+        available: i64,
+    },
+    /// Too few units of the offer are unsold.
+    TooFewUnsold {
         available: i64,
     },
     TooManyProducts,
@@ -93,7 +97,7 @@ fn check_title(title: &str) -> Result<(), SpecError> {
 }
 
 /// Characters that show nothing, or turn what follows around.
-fn is_invisible(char: char) -> bool {
+pub(crate) fn is_invisible(char: char) -> bool {
     matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
@@ -182,7 +186,7 @@ pub async fn put_sku<C>(
         let allotted = before.as_ref().map_or(0, |sku| sku.stock - sku.free);
         let free = spec.stock - allotted;
         if free < 0 {
-            return Ok(Edit::Refused(EditRefusal::TooFew { available: before.map_or(0, |sku| sku.free) }));
+            return Ok(Edit::Refused(EditRefusal::TooFewFree { available: before.map_or(0, |sku| sku.free) }));
         }
         let after = SkuRow { sku_id: sku_id.clone(), title: spec.title.clone(), stock: spec.stock, free };
         let mut batch = stores.offers.batch();
@@ -521,7 +525,7 @@ async fn create_offer<C>(
         rebuilding_since: None,
     };
     if after.allotted() > sku.free {
-        return Ok(Edit::Refused(EditRefusal::TooFew { available: sku.free }));
+        return Ok(Edit::Refused(EditRefusal::TooFewFree { available: sku.free }));
     }
     let mut batch = stores.offers.batch();
     // The activity moves too: an edit that has listed its offers without this one is refused, and lists them again.
@@ -560,17 +564,17 @@ where
     let id = before.id();
     let raise = if before.unlimited { 0 } else { spec.total - before.total };
     if raise > sku.free {
-        return Ok(Edit::Refused(EditRefusal::TooFew { available: sku.free }));
+        return Ok(Edit::Refused(EditRefusal::TooFewFree { available: sku.free }));
     }
     if -raise > before.remaining {
-        return Ok(Edit::Refused(EditRefusal::TooFew { available: before.remaining }));
+        return Ok(Edit::Refused(EditRefusal::TooFewUnsold { available: before.remaining }));
     }
     let lowers_gate = raise < 0 && before.epoch > 0;
     if lowers_gate {
         match stores.gate.lower(&id, -raise, before.version + 1).await? {
             Lowered::Done => {}
             Lowered::Contended => return Ok(Edit::Refused(EditRefusal::Contended)),
-            Lowered::Insufficient { available } => return Ok(Edit::Refused(EditRefusal::TooFew { available })),
+            Lowered::Insufficient { available } => return Ok(Edit::Refused(EditRefusal::TooFewUnsold { available })),
             Lowered::NotReady => return Ok(Edit::Refused(EditRefusal::GateNotReady)),
         }
         kernel::crash::point("lifecycle.after_lower");

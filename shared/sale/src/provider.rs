@@ -24,6 +24,8 @@ const MAX_LEAD_SECS: i64 = 60;
 /// How long the provider may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How much is kept of what it says when it refuses, in characters.
+const MAX_REFUSAL_CHARS: usize = 200;
 /// The largest answer that is read, in bytes.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
@@ -114,8 +116,9 @@ pub struct Prepared {
 pub enum ProviderError {
     #[error("the payment provider does not answer")]
     Unreachable(#[source] reqwest::Error),
-    #[error("the payment provider answers {status}")]
-    Refused { status: u16 },
+    /// `said`: the beginning of its answer, for people.
+    #[error("the payment provider answers {status}: {said}")]
+    Refused { status: u16, said: String },
     #[error("the payment provider's answer cannot be read")]
     Answer(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -206,15 +209,17 @@ impl Provider {
             .header(SIGNATURE_HEADER, self.signer.sign(timestamp, &body))
             .body(body);
         let mut answer = request.send().await.map_err(ProviderError::Unreachable)?;
-        if !answer.status().is_success() {
-            return Err(ProviderError::Refused { status: answer.status().as_u16() });
-        }
+        let status = answer.status();
         let mut bytes = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(ProviderError::Unreachable)? {
             bytes.extend_from_slice(&chunk);
             if bytes.len() > MAX_ANSWER_BYTES {
                 return Err(ProviderError::Answer("too long".into()));
             }
+        }
+        if !status.is_success() {
+            let said = String::from_utf8_lossy(&bytes).chars().take(MAX_REFUSAL_CHARS).collect();
+            return Err(ProviderError::Refused { status: status.as_u16(), said });
         }
         Ok(bytes)
     }

@@ -6,7 +6,7 @@
 //! when it began is gone, so that what they did is in the rows; the sweep comes back for it.
 //!
 //! Every live order is loaded as pending: a row may move between being read here and the opening, and the sweep judges each
-//! pending hold by its row.
+//! pending hold by its row. So is every FAILED one: its buyer may not have been told, which nothing else remembers.
 
 use futures_util::future::try_join_all;
 use kernel::time::UnixMillis;
@@ -62,6 +62,15 @@ where
 /// Whether the gate is made, and the one that the row says.
 pub(crate) fn is_valid(offer: &OfferRow, counters: Option<&Counters>) -> bool {
     offer.epoch > 0 && counters.is_some_and(|counters| counters.epoch == offer.epoch && counters.loading.is_none())
+}
+
+/// The gate of `offer` is to be made anew. If it is being made already, that goes on: to begin again would only have everybody
+/// wait longer.
+pub async fn ask<C>(stores: &Stores<C>, offer: &OfferRow) -> Result<Readiness, SaleError>
+where
+    C: ConnectionLike + Clone + Send + Sync,
+{
+    if offer.rebuilding.is_some() { ensure(stores, offer).await } else { begin(stores, offer).await }
 }
 
 /// Begins to make the gate of `offer` anew, whatever it says: what it says is wrong.

@@ -102,7 +102,10 @@ async fn tell(orders: &Orders, messenger: &impl Messenger, payment: &PaymentRow)
         OrderStatus::Cancelled | OrderStatus::Failed => {}
     }
     let Some(decided) = Decided::of(&row) else { return Ok(()) };
-    let notice = Decided { refund_due: true, at: payment.received_at, ..decided };
+    // What is decided later takes the place of what was said before; a repetition says the same. Wrong money may have come, and
+    // been decided about, before the order's own end.
+    let due_since = payment.decided_at.unwrap_or(payment.received_at);
+    let notice = Decided { refund_due: true, at: due_since.max(decided.at.plus_millis(1)), ..decided };
     match messenger.tell(&[notice]).await {
         Told::Stored => Ok(()),
         Told::NotStored => Err(NotBack::Untold),

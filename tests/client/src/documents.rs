@@ -395,9 +395,12 @@ pub struct Violation {
 
 /// `GET /api/admin/activities/{activityId}/changes`: oldest first.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChangeList {
     pub items: Vec<Change>,
+    /// Absent on the last page.
+    #[serde(default)]
+    pub next_cursor: Option<String>,
 }
 
 /// Who did what to a sale.
@@ -554,9 +557,12 @@ pub struct BlockPut {
 
 /// `GET /api/admin/blacklist`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Blacklist {
     pub items: Vec<Blocked>,
+    /// Absent on the last page.
+    #[serde(default)]
+    pub next_cursor: Option<String>,
 }
 
 /// Somebody who may not buy.

@@ -234,13 +234,13 @@ impl Report {
         ));
         let statuses: Vec<String> =
             counts.by_status.iter().map(|(status, count)| format!("{count} {}", status_name(*status))).collect();
-        rows.push(("Orders".to_owned(), format!("{}: {}", counts.orders, statuses.join(", "))));
+        rows.push(("Orders, before the till".to_owned(), format!("{}: {}", counts.orders, statuses.join(", "))));
         rows.extend(self.offers.iter().map(|offer| {
             let left = offer.available.map_or("?".to_owned(), |units| units.to_string());
             let units = format!("committed {} of {}, {left} left at the gate", offer.committed, offer.total);
             (format!("Offer {} (limit {})", offer.sku_id, offer.limit_per_user), units)
         }));
-        rows.push((format!("At the till ({} s to pay)", self.pay_window_secs), String::new()));
+        rows.push((format!("Orders at the till ({} s to pay each)", self.pay_window_secs), String::new()));
         rows.extend(self.fates.iter().map(|(fate, count)| (format!("  {}", fate_name(*fate)), format!("{count:>5}"))));
         let paid = &self.time_to_paid;
         rows.push(("  from paying to hearing PAID".to_owned(), format!("{:>5}   {}", paid.count, percentiles(paid))));
@@ -287,7 +287,7 @@ impl Report {
             lines.push(format!("  {} offers still moved and were not judged", audit.counts.moving));
         }
         lines.push(format!(
-            "Verdict: {} (committed {} of {}, {} paid)\n",
+            "Verdict: {} ({} of {} units in orders at the end of the storm, {} units paid)\n",
             word(self.verdict),
             self.committed,
             self.total,

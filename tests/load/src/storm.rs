@@ -100,6 +100,7 @@ pub(crate) async fn run<'a>(
     progress: &Progress,
 ) -> Result<Crowd<'a>, DemoError> {
     tokio::time::sleep_until(sale.opens.into()).await;
+    progress.say(&format!("the sale is open; {} buyers press the button", plan.buyers.len()));
     let scene = Scene {
         plan,
         stack,

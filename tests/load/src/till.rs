@@ -125,7 +125,8 @@ pub(crate) async fn run(
     let admin = api.signed_in(stack.admin_token());
     accepted("ending the sale", async || admin.activity_action(&sale.activity_id, ActivityAction::End).await).await?;
     let ended = Instant::now();
-    progress.say(&format!("the sale is over; the winners have {} s to pay", sale.pay_window.as_secs()));
+    let secs = sale.pay_window.as_secs();
+    progress.say(&format!("the sale is over; each order can be paid until {secs} s after it was made"));
 
     let lane = api.at_most(CALLS);
     let mut fates = FATES.into_iter().cycle();
@@ -253,7 +254,7 @@ impl Visit {
                         self.bills[index].in_time = fate != Fate::PaysLate && parameters.pay_deadline.is_none_or(early);
                         self.bills[index].transaction_id = Some(receipt.transaction_id);
                     } else {
-                        self.nothing_changed(index).await;
+                        self.nothing_changed(counter, index, parameters.pay_deadline).await;
                     }
                 }
                 Err(error) => self.failures.push(error),
@@ -261,13 +262,13 @@ impl Visit {
         }
     }
 
-    /// A try that failed leaves the order to be paid.
-    async fn nothing_changed(&mut self, index: usize) {
+    /// A try that failed leaves the order to be paid, as long as there is time.
+    async fn nothing_changed(&mut self, counter: &Counter<'_>, index: usize, deadline: Option<Timestamp>) {
         let bill = &self.bills[index];
         match bill.buyer.order_state(&bill.order_no).await {
             Ok(answer) => {
                 let status = answer.outcome.ok().map(|state| state.status);
-                let kept = status == Some(OrderStatus::Unpaid);
+                let kept = is_untouched(status, deadline, counter.clock.now());
                 self.ledger
                     .judge(Promise::FailedTryChangesNothing, kept, Some(&bill.order_no), || format!("{status:?}"));
             }
@@ -339,6 +340,15 @@ impl Visit {
             tokio::time::sleep(backoff.next_wait(None)).await;
         }
         None
+    }
+}
+
+/// Whether the order is as it was before a try to pay that failed; `now` is when it was looked at, or later.
+fn is_untouched(status: Option<OrderStatus>, deadline: Option<Timestamp>, now: Timestamp) -> bool {
+    match status {
+        Some(OrderStatus::Unpaid) => true,
+        Some(OrderStatus::Cancelled) => deadline.is_some_and(|deadline| deadline <= now),
+        Some(OrderStatus::PreCreated | OrderStatus::Paid | OrderStatus::Failed) | None => false,
     }
 }
 
@@ -462,5 +472,26 @@ impl Till {
             self.ledger.judge(Promise::MoneyAgrees, kept, None, || format!("{books:?}"));
         }
         books
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_end_of_its_time_changes_an_order_that_was_not_paid() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (status, deadline, untouched) in [
+            (Some(OrderStatus::Unpaid), Some(at(100)), true),
+            (Some(OrderStatus::Unpaid), Some(at(0)), true),
+            (Some(OrderStatus::Cancelled), Some(at(100)), false),
+            (Some(OrderStatus::Cancelled), Some(at(50)), true),
+            (Some(OrderStatus::Cancelled), None, false),
+            (Some(OrderStatus::Paid), Some(at(0)), false),
+            (None, Some(at(0)), false),
+        ] {
+            assert_eq!(is_untouched(status, deadline, at(50)), untouched, "{status:?} {deadline:?}");
+        }
     }
 }

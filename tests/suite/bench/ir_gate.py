@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """What the gate's scripts cost: instructions per command inside redis-server, counted by callgrind.
 
-Counts repeat to about half a percent whatever else the machine does, so they can be held to a goal; times cannot. Every figure stands
-beside GET and beside the seed's script, both run on the same server in the same run. The scripts are the crate's own files.
+Counts repeat to about two percent whatever else the machine does, so they can be held to a goal; times cannot. (Seen in repeated runs: sold
+out 7.41 to 7.58 times GET, release 12.81 to 13.06.) So a figure may be over its goal by that much. Every figure stands beside
+GET and beside the seed's script, both run on the same server in the same run. The scripts are the crate's own files.
 
 usage: ir_gate.py [--commands N] [--buyers N] [--only TEXT] [--report FILE]
     --commands   commands counted for each case (default 400)
     --buyers     earlier buyers already in the book (default 1000)
     --only       just the cases whose name contains this, beside GET
     --report     also write the figures there, as JSON
-Exits 1 when a figure is over its goal, 2 when a tool is missing or an answer is not the one the case is about.
+Exits 1 when a figure is over its goal by more than the noise, 2 when a tool is missing or an answer is not the one the case is about.
 """
 import argparse
 import glob
@@ -33,6 +34,8 @@ PAST, FUTURE = 1_700_000_000_000, 9_000_000_000_000
 TERMS = json.dumps({'title': 'Hotcake, 12 pieces, boxed', 'price': 129900, 'currency': 'CNY', 'limitPerUser': 1, 'payWindowSecs': 900},
                    separators=(',', ':'))
 WARM_UP = 200
+# by how much two runs of the same code differ
+NOISE = 0.02
 PIPELINE = 500
 
 
@@ -206,7 +209,7 @@ def main():
             return 2
 
     figures, base, over = [], None, False
-    print(f'{"":40} {"k Ir":>7} {"x GET":>6} {"goal":>5}')
+    print(f'{"":40} {"k Ir":>7} {"x GET":>6} {"goal":>5}, + {NOISE:.0%}')
     with Server() as server:
         for name, expected, goal, setup, setup_each, command, per_command in CASES:
             if name != 'GET' and options.only not in name:
@@ -229,7 +232,7 @@ def main():
             instructions = total / count / per_command
             base = base or instructions
             ratio = instructions / base
-            missed = goal is not None and ratio > goal
+            missed = goal is not None and ratio > goal * (1 + NOISE)
             over |= missed
             figures.append({'case': name, 'instructions': round(instructions), 'timesGet': round(ratio, 2), 'goal': goal})
             print(f'{name:40} {instructions / 1000:7.1f} {ratio:6.2f} {goal or "":>5}{"  OVER" if missed else ""}', flush=True)

@@ -73,7 +73,7 @@ impl Request {
         parse(name, self.0.path_parameters_ref().and_then(|parameters| parameters.first(name)).unwrap_or_default())
     }
 
-    /// A query parameter; `None` when it is absent. Given more than once, it is malformed. Others are ignored.
+    /// A query parameter; `None` when it is absent. Given more than once, it is malformed.
     pub fn query<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, Problem> {
         let values = self.0.query_string_parameters_ref().and_then(|parameters: &QueryMap| parameters.all(name));
         match values.as_deref() {
@@ -83,6 +83,21 @@ impl Request {
                 format!("{name} is malformed: it is given more than once."),
                 format!("{name} 格式不正确：只能出现一次。"),
             ))),
+        }
+    }
+
+    /// Refuses query parameters that are none of `known`: to overlook a misspelt one would do what was not asked for.
+    pub fn only_query(&self, known: &[&str]) -> Result<(), Problem> {
+        let given = self.0.query_string_parameters_ref();
+        match given.into_iter().flat_map(QueryMap::iter).find(|(name, _)| !known.contains(name)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let name: String = name.chars().take(MAX_EXPLANATION_CHARS).collect();
+                Err(Problem::validation(Text::of(
+                    format!("{name} is no query parameter of this request."),
+                    format!("此请求没有查询参数 {name}。"),
+                )))
+            }
         }
     }
 
@@ -107,14 +122,27 @@ impl Request {
         Ok(body)
     }
 
+    /// For a request that says everything by its path and query: no body, or `{}`.
+    pub fn no_body(&self) -> Result<(), Problem> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+        if self.body()?.is_empty() { Ok(()) } else { self.json::<Nothing>().map(|Nothing {}| ()) }
+    }
+
     /// The body. `T` refuses unknown members (`deny_unknown_fields`). The content type is not asked for: there is only JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         let body = self.body()?;
+        let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
         // serde reads an array into a struct just as well.
-        if body.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|first| *first == b'[') {
+        if first == Some(&b'[') {
             return Err(not_an_object());
         }
-        serde_json::from_slice(body).map_err(|error| if error.is_data() { wrong_shape(&error) } else { not_json() })
+        serde_json::from_slice(body).map_err(|error| match error.is_data() {
+            false => not_json(),
+            true if first == Some(&b'{') => wrong_shape(&error),
+            true => not_an_object(),
+        })
     }
 
     /// The caller, who must have `role`: 401 without a valid token, 403 with another role.
@@ -234,7 +262,8 @@ mod tests {
             // serde would read it into a struct
             (r#"["s1",2]"#, "The body is not a JSON object."),
             (" \n[]", "The body is not a JSON object."),
-            ("null", "invalid type: null"),
+            ("null", "The body is not a JSON object."),
+            ("7", "The body is not a JSON object."),
         ];
         for (body, expected) in cases {
             let problem = purchase(body).unwrap_err();
@@ -283,6 +312,31 @@ mod tests {
             assert_eq!(problem.code(), "VALIDATION");
             assert!(detail(&problem, Language::En).starts_with(&format!("{name} is malformed")), "{name}");
         }
+    }
+
+    #[test]
+    fn what_a_request_does_not_have_is_not_overlooked() {
+        let query = |query: &str| request(json!({"rawQueryString": query})).only_query(&["dryRun"]);
+        assert!(query("").is_ok() && query("dryRun=true").is_ok());
+        for misspelt in ["dryrun=true", "dry_run=true", "dryRun=true&x=", "DRYRUN"] {
+            assert_eq!(query(misspelt).unwrap_err().code(), "VALIDATION", "{misspelt}");
+        }
+        let text = detail(&query("dryrun=true").unwrap_err(), Language::En);
+        assert_eq!(text, "dryrun is no query parameter of this request.");
+
+        let body = |body: &str| request(json!({"body": body})).no_body();
+        assert!(request(json!({})).no_body().is_ok() && body("").is_ok() && body("{}").is_ok());
+        let long = " ".repeat(MAX_BODY_BYTES + 1);
+        for (sent, code) in [
+            ("[]", "VALIDATION"),
+            ("null", "VALIDATION"),
+            (r#"{"dryRun":true}"#, "VALIDATION"),
+            ("x", "VALIDATION"),
+            (long.as_str(), "PAYLOAD_TOO_LARGE"),
+        ] {
+            assert_eq!(body(sent).unwrap_err().code(), code, "{sent}");
+        }
+        assert_eq!(detail(&body("null").unwrap_err(), Language::En), "The body is not a JSON object.");
     }
 
     #[test]

@@ -323,10 +323,10 @@ impl Judge {
         let (held, sold) = (sum_of(HoldState::Held), sum_of(HoldState::Sold));
         if counters.held() != held || counters.sold != sold {
             let detail = format!(
-                "{}: of {} units {} are available and {} sold, but holds are {held} held and {sold} sold",
+                "{}: of {} units the sums have {} held and {} sold, and the holds have {held} held and {sold} sold",
                 name(seen),
                 counters.total,
-                counters.available,
+                counters.held(),
                 counters.sold
             );
             self.report(Invariant::I2, format!("{}: sums of the gate", name(seen)), detail, Vec::new());

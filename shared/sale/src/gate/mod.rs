@@ -224,7 +224,8 @@ impl NewHold {
 }
 
 impl LoadHold {
-    /// The hold that belongs to an order. A live one is pending, since its row may move between being read and the opening.
+    /// The hold that belongs to an order. A live one is pending, since its row may move between being read and the opening; so is
+    /// that of a FAILED order, which alone reminds the sweep of a buyer who was not told yet.
     pub fn of(row: &OrderRow) -> Self {
         let state = match row.status {
             OrderStatus::PreCreated | OrderStatus::Unpaid => HoldState::Held,
@@ -232,7 +233,8 @@ impl LoadHold {
             OrderStatus::Cancelled | OrderStatus::Failed => HoldState::Released,
         };
         let NewHold { order_no, user_id, limit_day, quantity, fingerprint, held_at } = NewHold::of(row);
-        Self { order_no, user_id, limit_day, quantity, fingerprint, state, held_at, pending: row.status.is_live() }
+        let pending = row.status.is_live() || row.status == OrderStatus::Failed;
+        Self { order_no, user_id, limit_day, quantity, fingerprint, state, held_at, pending }
     }
 }
 

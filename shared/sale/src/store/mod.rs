@@ -8,7 +8,7 @@ pub mod offers;
 pub mod orders;
 pub mod payments;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -171,18 +171,20 @@ impl<T: DeserializeOwned> Pages<T> {
     }
 }
 
-/// Reads rows of one table by key, consistently, asking again for what was left out. Rows that are not there are not in the
-/// answer; its order is the table's.
-pub(crate) async fn batch_get<T: DeserializeOwned>(
+/// Reads rows of one table, consistently, asking again for what was left out. Rows that are not there are not in the answer;
+/// its order is the table's. Whoever is named twice is read once: DynamoDB refuses a call with two equal keys.
+pub(crate) async fn batch_get<N: Ord, T: DeserializeOwned>(
     db: &Client,
     table: &str,
-    keys: Vec<Item>,
+    names: &[N],
+    key: impl Fn(&N) -> Item,
 ) -> Result<Vec<T>, StoreError> {
     /// DynamoDB's own bound.
     const KEYS_A_CALL: usize = 100;
     /// The audit of a large sale reads ten thousand.
     const CALLS_AT_ONCE: usize = 8;
 
+    let keys: Vec<Item> = names.iter().collect::<BTreeSet<_>>().into_iter().map(key).collect();
     let calls: Vec<Vec<Item>> = keys.chunks(KEYS_A_CALL).map(<[Item]>::to_vec).collect();
     let mut answers = stream::iter(calls).map(|keys| batch_get_some(db, table, keys)).buffered(CALLS_AT_ONCE);
     let mut rows = Vec::with_capacity(keys.len());

@@ -23,6 +23,7 @@ use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 
 pub use super::Written;
+use super::orders::CursorError;
 use super::{
     Item, Pages, StoreError, batch_get, from_item, number, query_all, readable, text, to_item, write_together,
 };
@@ -37,6 +38,10 @@ const BLACKLIST: &str = "BLACKLIST";
 const BLACKLIST_VERSION: &str = "BLACKLIST-VERSION";
 /// The subject of changes that concern no single sale. No identifier has a slash.
 pub const SYSTEM: &str = "/system";
+/// The most equal actions of one millisecond in the change log; nobody is as fast.
+const SAME_MILLISECOND: usize = 20;
+/// The longest sort key, in bytes, by DynamoDB's own bound.
+const MAX_SORT_KEY_LEN: usize = 1_024;
 /// Sort key of items that are alone under their partition key.
 const ALONE: &str = "-";
 /// `free` is a reserved word of DynamoDB.
@@ -204,6 +209,32 @@ pub struct Change {
     pub after: String,
 }
 
+/// A page of a list.
+#[derive(Debug, Clone)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    pub next: Option<Cursor>,
+}
+
+/// Where a page ended.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Cursor {
+    sk: String,
+}
+
+impl Cursor {
+    /// The opaque form for clients.
+    pub fn encode(&self) -> String {
+        data_encoding::BASE64URL_NOPAD.encode(self.sk.as_bytes())
+    }
+
+    pub fn decode(opaque: &str) -> Result<Self, CursorError> {
+        let bytes = data_encoding::BASE64URL_NOPAD.decode(opaque.as_bytes()).map_err(|_| CursorError)?;
+        let sk = String::from_utf8(bytes).map_err(|_| CursorError)?;
+        if (1..=MAX_SORT_KEY_LEN).contains(&sk.len()) { Ok(Self { sk }) } else { Err(CursorError) }
+    }
+}
+
 pub(crate) fn offer_key(offer: &OfferId) -> Item {
     key(format!("OFFER#{}", offer.activity_id), offer.sku_id.as_str())
 }
@@ -308,13 +339,38 @@ impl Offers {
         self.read(sku_key(sku_id)).await
     }
 
-    /// What admins changed about `subject` (an activity or a SKU), oldest first.
-    pub async fn changes_of(&self, subject: &str) -> Result<Vec<Change>, StoreError> {
-        self.list(format!("CHANGE#{subject}")).await
+    /// A page of what admins did to `subject` (an activity, a SKU or [`SYSTEM`]), oldest first.
+    pub async fn changes_of(
+        &self,
+        subject: &str,
+        limit: u16,
+        after: Option<&Cursor>,
+    ) -> Result<Page<Change>, StoreError> {
+        self.page(format!("CHANGE#{subject}"), limit, after).await
+    }
+
+    /// A page of the blacklist, by user.
+    pub async fn blacklisted(&self, limit: u16, after: Option<&Cursor>) -> Result<Page<Entry>, StoreError> {
+        self.page(BLACKLIST.to_owned(), limit, after).await
+    }
+
+    async fn page<T: serde::de::DeserializeOwned>(
+        &self,
+        pk: String,
+        limit: u16,
+        after: Option<&Cursor>,
+    ) -> Result<Page<T>, StoreError> {
+        let query = self.query(pk.clone()).limit(i32::from(limit));
+        let query = query.set_exclusive_start_key(after.map(|after| key(pk, &after.sk)));
+        let answer = query.send().await.map_err(StoreError::unavailable("Query offers"))?;
+        Ok(Page {
+            next: answer.last_evaluated_key.map(from_item).transpose()?,
+            items: readable(answer.items.unwrap_or_default()).collect(),
+        })
     }
 
     /// Everybody on the blacklist, by user.
-    pub async fn blacklist(&self) -> Result<Vec<Entry>, StoreError> {
+    pub(crate) async fn blacklist(&self) -> Result<Vec<Entry>, StoreError> {
         self.list(BLACKLIST.to_owned()).await
     }
 
@@ -355,15 +411,21 @@ impl Offers {
     ) -> Result<(), StoreError> {
         let after = serde_json::to_string(what).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let change = Change { by: by.clone(), at, action, before: None, after };
-        let mut batch = self.batch();
-        let sk = format!("{:013}#{}", change.at.get(), change.action);
-        batch.put(keyed(&change, key(format!("CHANGE#{subject}"), &sk))?, Put::builder())?;
-        batch.write("log change").await.map(|_| ())
+        for n in 0..SAME_MILLISECOND {
+            // The same may be done twice in one millisecond, and both are noted.
+            let sk = format!("{:013}#{}#{n}", change.at.get(), change.action);
+            let mut batch = self.batch();
+            batch.put_new(keyed(&change, key(format!("CHANGE#{subject}"), &sk))?)?;
+            if batch.write("log change").await? == Written::Done {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Corrupt(format!("{subject} has {SAME_MILLISECOND} equal changes of one millisecond")))
     }
 
     /// Units that count against each of `allowances` by its claim; those without one are left out.
     pub(crate) async fn claims(&self, offer: &OfferId, allowances: &[Allowance]) -> Result<Vec<ClaimRow>, StoreError> {
-        batch_get(&self.db, &self.table, allowances.iter().map(|each| claim_key(each, offer)).collect()).await
+        batch_get(&self.db, &self.table, allowances, |each| claim_key(each, offer)).await
     }
 
     /// Begins the making of a gate: the offer's epoch goes from `epoch` to `epoch + 1`, if it still is `epoch`.

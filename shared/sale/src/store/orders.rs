@@ -323,9 +323,9 @@ impl Orders {
         answer.item.map(from_item).transpose()
     }
 
-    /// The orders that exist among `order_nos`, read consistently, in no order.
+    /// The orders that exist among `order_nos`, read consistently, in no order, each once.
     pub async fn get_many(&self, order_nos: &[OrderNo]) -> Result<Vec<OrderRow>, StoreError> {
-        batch_get(&self.db, &self.table, order_nos.iter().map(order_key).collect()).await
+        batch_get(&self.db, &self.table, order_nos, order_key).await
     }
 
     /// Puts a row that must be new.

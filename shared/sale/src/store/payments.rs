@@ -80,6 +80,9 @@ pub struct PaymentRow {
     pub user_id: Option<UserId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity_id: Option<ActivityId>,
+    /// When people decided that it is paid back; absent when nobody had to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_at: Option<UnixMillis>,
     /// How often paying it back was tried.
     #[serde(default)]
     pub attempts: u32,
@@ -127,6 +130,7 @@ impl PaymentRow {
             received_at: now,
             user_id: order.map(|order| order.user_id.clone()),
             activity_id: order.map(|order| order.activity_id.clone()),
+            decided_at: None,
             attempts: 0,
             refunded_at: None,
             activity_shard: order.map(|order| activity_shard(&order.activity_id, shard_of(&payment.transaction_id))),
@@ -219,9 +223,9 @@ impl Payments {
         answer.item.map(from_item).transpose()
     }
 
-    /// The payments that exist among `transaction_ids`, read consistently, in no order.
+    /// The payments that exist among `transaction_ids`, read consistently, in no order, each once.
     pub async fn get_many(&self, transaction_ids: &[TransactionId]) -> Result<Vec<PaymentRow>, StoreError> {
-        batch_get(&self.db, &self.table, transaction_ids.iter().map(payment_key).collect()).await
+        batch_get(&self.db, &self.table, transaction_ids, payment_key).await
     }
 
     /// Records a payment that must be new. False: it is recorded already.
@@ -335,7 +339,13 @@ impl Payments {
             (":merchant".to_owned(), attribute(&Mismatch::Merchant)?),
         ]);
         let condition = "#state = :from AND (attribute_not_exists(mismatch) OR mismatch <> :merchant)";
-        self.update(transaction_id, "SET #state = :to, openState = :to, dueAt = :now", condition, values).await
+        self.update(
+            transaction_id,
+            "SET #state = :to, openState = :to, dueAt = :now, decidedAt = :now",
+            condition,
+            values,
+        )
+        .await
     }
 
     /// REFUND_DUE → REFUNDED. False: it is not REFUND_DUE.

@@ -258,7 +258,7 @@ fn bounds_are_those_of_the_code() {
     assert_eq!(schema("OrderNo")["pattern"], format!("^[A-Za-z0-9_-]{{1,{max_id}}}$"));
     assert_eq!(schema("RequestId")["pattern"], format!("^[A-Za-z0-9_.:-]{{1,{max_request_id}}}$"));
     let dearest = kernel::money::MAX_PRICE * u64::from(kernel::ids::MAX_QUANTITY);
-    let cases: [(&str, &str, i64); 28] = [
+    let cases: [(&str, &str, i64); 31] = [
         ("Quantity", "/maximum", kernel::ids::MAX_QUANTITY.into()),
         ("Price", "/maximum", kernel::money::MAX_PRICE.try_into().unwrap()),
         ("Amount", "/maximum", dearest.try_into().unwrap()),
@@ -275,6 +275,9 @@ fn bounds_are_those_of_the_code() {
         ("AgentBody", "/properties/capacity/maximum", chat::desk::agents::MAX_CAPACITY.into()),
         ("UploadBody", "/properties/size/maximum", chat::uploads::MAX_IMAGE_BYTES.try_into().unwrap()),
         ("SessionPage", "/properties/items/maxItems", Source::read("functions/chat-api").constant("MAX_PAGE")),
+        ("ChangeList", "/properties/items/maxItems", admin.constant("PAGE")),
+        ("Blacklist", "/properties/items/maxItems", admin.constant("PAGE")),
+        ("DeadLetter", "/properties/body/maxLength", admin.constant("MAX_LETTER_CHARS")),
         ("BlockBody", "/properties/reason/maxLength", sale::blacklist::MAX_REASON_CHARS.try_into().unwrap()),
         ("Blocked", "/properties/reason/maxLength", sale::blacklist::MAX_REASON_CHARS.try_into().unwrap()),
         ("ActivityBody", "/properties/payWindowSecs/maximum", sale::lifecycle::MAX_PAY_WINDOW_SECS.into()),

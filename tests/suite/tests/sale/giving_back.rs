@@ -62,6 +62,19 @@ async fn s6_after_a_timeout_the_buyer_may_buy_again() {
     sale.assert_sound().await;
 }
 
+/// Two reminders of an order may come in one batch: one of its making and one of its cancellation, say. DynamoDB refuses a
+/// read that names a key twice.
+#[tokio::test]
+async fn an_order_that_a_batch_names_twice_is_attended_to_once() {
+    let sale = TestSale::open(10, 1).await;
+    let [one, two] = [sale.unpaid("u1", 1, "k").await, sale.unpaid("u2", 1, "k").await];
+    sale.pass_secs(i64::from(PAY_WINDOW_SECS));
+    let (attended, recorder) = sale.attend(&[one.clone(), two, one]).await;
+    assert_eq!((attended.cancelled, attended.acquitted, attended.left, recorder.words().len()), (2, 2, 0, 2));
+    assert_eq!(sale.available().await, 10);
+    sale.assert_sound().await;
+}
+
 /// P23: a reminder that comes early is followed by another one, and no hop is longer than SQS allows.
 #[tokio::test]
 async fn p23_hops_until_the_deadline() {

@@ -2,6 +2,7 @@
 
 use sale::admission::Blocked;
 use sale::blacklist::{Blacklist, Entry, FRESH_MILLIS};
+use sale::store::offers::Cursor;
 
 use crate::house::{TestSale, admin, user_id};
 use crate::weather::Fault;
@@ -33,6 +34,22 @@ async fn a_change_of_the_list_is_known_within_five_seconds() {
     assert!(!sale.stores.offers.delete_blacklisted(&user_id("bot")).await.unwrap());
     sale.stores.clock.advance_millis(FRESH_MILLIS);
     assert_eq!(judge("bot").await, None);
+}
+
+#[tokio::test]
+async fn the_list_is_shown_page_by_page() {
+    let sale = TestSale::open(10, 1).await;
+    for user in ["a", "b", "c"] {
+        sale.stores.offers.put_blacklisted(&entry(&sale, user, None)).await.unwrap();
+    }
+    let first = sale.stores.offers.blacklisted(2, None).await.unwrap();
+    let next = Cursor::decode(&first.next.unwrap().encode()).unwrap();
+    let second = sale.stores.offers.blacklisted(2, Some(&next)).await.unwrap();
+    let users: Vec<_> = first.items.iter().chain(&second.items).map(|entry| entry.user_id.as_str()).collect();
+    assert_eq!((users, second.next), (vec!["a", "b", "c"], None));
+    for bad in ["", "?", "A"] {
+        assert!(Cursor::decode(bad).is_err(), "{bad}");
+    }
 }
 
 /// An unchanged list is not read again; and without the table the one in memory is used on.

@@ -7,6 +7,7 @@ use sale::buy::Bought;
 use sale::lifecycle::{self, Command, Edit, EditRefusal, OfferSpec};
 use sale::offer::{SaleState, UNLIMITED_TOTAL};
 use sale::order::OrderStatus;
+use sale::store::offers::SYSTEM;
 
 use crate::house::{STOCK, TestSale, admin, done, refused, sku_id, spec, unpaid};
 use crate::weather::Fault;
@@ -35,7 +36,7 @@ async fn p31_a_raise_is_for_sale_at_once() {
 #[tokio::test]
 async fn p31_stock_is_lowered_down_to_what_is_held_or_sold() {
     let sale = TestSale::open(10, 3).await;
-    let too_few = |available| Edit::Refused(EditRefusal::TooFew { available });
+    let too_few = |available| Edit::Refused(EditRefusal::TooFewUnsold { available });
     sale.bought("u1", 3, "k").await;
     sale.deliver().await;
     sale.bought("u2", 2, "k").await;
@@ -57,10 +58,13 @@ async fn p31_stock_is_lowered_down_to_what_is_held_or_sold() {
 #[tokio::test]
 async fn units_come_out_of_the_skus_stock() {
     let sale = TestSale::open(10, 3).await;
-    assert_eq!(sale.put_offer(&spec(STOCK + 1, 3)).await, Edit::Refused(EditRefusal::TooFew { available: STOCK - 10 }));
-    assert_eq!(sale.put_sku(9).await, Edit::Refused(EditRefusal::TooFew { available: STOCK - 10 }));
+    assert_eq!(
+        sale.put_offer(&spec(STOCK + 1, 3)).await,
+        Edit::Refused(EditRefusal::TooFewFree { available: STOCK - 10 })
+    );
+    assert_eq!(sale.put_sku(9).await, Edit::Refused(EditRefusal::TooFewFree { available: STOCK - 10 }));
     assert_eq!(done(sale.put_sku(10).await).free, 0);
-    assert_eq!(sale.put_offer(&spec(11, 3)).await, Edit::Refused(EditRefusal::TooFew { available: 0 }));
+    assert_eq!(sale.put_offer(&spec(11, 3)).await, Edit::Refused(EditRefusal::TooFewFree { available: 0 }));
     done(sale.put_sku(11).await);
     done(sale.put_offer(&spec(11, 3)).await);
     let sku = sale.sku().await;
@@ -134,10 +138,31 @@ async fn a_sale_is_paused_resumed_and_ended() {
     assert_eq!(sale.sku().await.free + offer.allotted(), STOCK);
     sale.assert_sound().await;
 
-    let changes = sale.stores.offers.changes_of(sale.activity_id().as_str()).await.unwrap();
+    let changes = sale.stores.offers.changes_of(sale.activity_id().as_str(), 100, None).await.unwrap().items;
     let actions: Vec<&str> = changes.iter().map(|change| change.action.as_str()).collect();
     assert_eq!(actions, ["put-activity", "put-product s10", "pause", "resume", "end"]);
     assert!(changes.iter().all(|change| change.by == admin()));
+}
+
+/// The same done twice in one millisecond is two entries; and a log may be long.
+#[tokio::test]
+async fn the_log_loses_nothing_and_is_shown_page_by_page() {
+    let sale = TestSale::closed().await;
+    let (offers, at) = (&sale.stores.offers, sale.now());
+    for n in 0..3 {
+        offers.log(SYSTEM, &admin(), at, "redrive".to_owned(), &n).await.unwrap();
+    }
+    offers.log(SYSTEM, &admin(), at.plus_millis(1), "redrive".to_owned(), &3).await.unwrap();
+    let (mut found, mut cursor) = (Vec::new(), None);
+    for _ in 0..3 {
+        let page = offers.changes_of(SYSTEM, 3, cursor.as_ref()).await.unwrap();
+        found.extend(page.items.into_iter().map(|change| change.after));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!((found, cursor), (["0", "1", "2", "3"].map(str::to_owned).to_vec(), None));
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ impl Bank {
                     while wire.read().await.is_some() {
                         let before = count.fetch_add(1, Ordering::SeqCst);
                         let answer = if before < refusals {
-                            Message::answer(503, &json!({}))
+                            Message::answer(503, &json!({"message": "closed for today"}))
                         } else {
                             Message::answer(200, &json!({"refunded": true}))
                         };
@@ -125,6 +125,43 @@ async fn unmatched_money_goes_back_when_people_say_so() {
     assert_eq!(bank.pay_back(&sale, Told::Stored).await, (BACK, vec![]));
     assert_eq!(sale.money("t1").await, Some(PaymentState::Refunded));
     assert!(matches!(sale.pay("t2", &order_no, 1).await, Taken::Paid(_)));
+}
+
+/// Wrong money came first, then the buyer let the order go, then people decided that the money goes back (or decided before
+/// the buyer did): that is news about an order that has ended, and the same news when it is told again.
+#[tokio::test]
+async fn a_refund_that_is_decided_late_is_told_all_the_same() {
+    for cancelled_first in [true, false] {
+        let sale = TestSale::open(10, 1).await;
+        let bank = Bank::start(&sale, 1).await;
+        let order_no = sale.unpaid("u1", 1, "k").await;
+        let wrong = Payment { amount: Cents::new(PRICE - 1), ..sale.payment("t1", &order_no, 1) };
+        sale.till().take(&wrong).await.unwrap();
+        for cancels in [cancelled_first, !cancelled_first] {
+            sale.pass_secs(100_000);
+            if cancels {
+                sale.cancel(&order_no).await;
+            } else {
+                assert!(sale.stores.payments.decide_refund(&wrong.transaction_id, sale.now()).await.unwrap());
+            }
+        }
+        let last = sale.now();
+        let (refunds, first) = bank.pay_back(&sale, Told::Stored).await;
+        assert_eq!((refunds, first.len()), (NOT_YET, 1));
+        assert!(first[0].refund_due && first[0].at > sale.row(&order_no).await.updated_at, "{first:?}");
+        assert!(last.millis_since(first[0].at) < 60_000, "it is kept for a day from then");
+        sale.pass_secs(120);
+        assert_eq!(bank.pay_back(&sale, Told::Stored).await, (BACK, first));
+    }
+}
+
+#[tokio::test]
+async fn what_the_provider_says_when_it_refuses_is_kept_for_people() {
+    let sale = TestSale::open(10, 1).await;
+    let bank = Bank::start(&sale, 1).await;
+    let order_no = sale.unpaid("u1", 1, "k").await;
+    let refused = bank.provider.prepare(&sale.row(&order_no).await, "http://127.0.0.1:1/").await.unwrap_err();
+    assert_eq!(refused.to_string(), r#"the payment provider answers 503: {"message":"closed for today"}"#);
 }
 
 /// Only who took the money can pay it back.

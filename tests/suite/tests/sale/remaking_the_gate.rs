@@ -2,10 +2,11 @@
 
 use sale::admission::{HoldState, Refusal};
 use sale::buy::Bought;
+use sale::follow::Told;
 use sale::gate::LoadHold;
 use sale::lifecycle::Command;
 use sale::order::{EndReason, OrderStatus};
-use sale::rebuild::WAIT_SECS;
+use sale::rebuild::{self, Readiness, WAIT_SECS};
 
 use crate::house::{TestSale, done, refused, unpaid};
 
@@ -91,6 +92,43 @@ async fn the_dead_stay_known() {
     assert_eq!(sale.buy("u1", 1, "k1").await, over);
     sale.bought("u1", 1, "k2").await;
     sale.deliver().await;
+    sale.assert_sound().await;
+}
+
+/// Whoever has a gate made anew and asks again, waits no longer for it.
+#[tokio::test]
+async fn a_gate_that_is_being_made_is_not_begun_again() {
+    let sale = TestSale::open(10, 1).await;
+    sale.bought("u1", 1, "k").await;
+    sale.deliver().await;
+    let ask = async || rebuild::ask(&sale.stores, &sale.offer_row().await).await.unwrap();
+    let until = sale.now().plus_secs(WAIT_SECS);
+    let first = ask().await;
+    assert!(matches!(first, Readiness::Making { until: said } if said.millis_since(until).abs() < 5_000), "{first:?}");
+    let epoch = sale.offer_row().await.epoch;
+    sale.pass_secs(WAIT_SECS / 2);
+    assert_eq!((ask().await, sale.offer_row().await.epoch), (first, epoch));
+    sale.pass_secs(WAIT_SECS);
+    assert_eq!((ask().await, sale.offer_row().await.epoch), (Readiness::Ready, epoch));
+    // It is done, so this is another wish.
+    assert!(matches!(ask().await, Readiness::Making { .. }));
+}
+
+/// A buyer whose order FAILED, and who could not be told yet, is told though the gate was made anew in between.
+#[tokio::test]
+async fn who_was_not_told_of_a_failure_is_not_forgotten_with_the_gate() {
+    let sale = TestSale::open(10, 1).await;
+    let order_no = sale.bought("u1", 1, "k").await;
+    sale.orders_queue.take();
+    sale.stores.orders.fail(&order_no, EndReason::GaveUp, sale.now()).await.unwrap();
+    sale.wipe_gate().await;
+    sale.sweep_telling(&sale.stores, Told::NotStored).await;
+    sale.pass_secs(WAIT_SECS);
+    sale.sweep_telling(&sale.stores, Told::NotStored).await;
+    let (_, words) = sale.sweep_telling(&sale.stores, Told::Stored).await;
+    assert_eq!(words.iter().map(|word| &word.order_no).collect::<Vec<_>>(), [&order_no]);
+    let (_, words) = sale.sweep_telling(&sale.stores, Told::Stored).await;
+    assert_eq!(words, []);
     sale.assert_sound().await;
 }
 
