@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{State, failed};
 
+/// How long a higher capacity is filled: the gateway waits for the answer.
+const DRAIN_MILLIS: i64 = 3_000;
+
 /// One agent; also what `PUT /api/admin/agents/{agentId}` answers.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -79,7 +82,7 @@ pub(crate) async fn set_capacity(state: &State, request: &Request) -> Result<Res
     }
     let agent = state.service.desk().set_capacity(&agent_id, capacity).await.map_err(failed)?;
     tracing::info!(admin = %admin.id, %agent_id, capacity, "capacity set");
-    let claimed = state.service.drain().await;
+    let claimed = state.service.drain(state.clock.now().plus_millis(DRAIN_MILLIS)).await;
     tracing::info!(claimed, "drained");
     // As they are now, with what they have just been given.
     let agent = state.service.desk().agent(&agent_id).await.map_err(failed)?.unwrap_or(agent);

@@ -121,6 +121,6 @@ fn failed(error: StoreError) -> Problem {
         StoreError::Unavailable { .. } | StoreError::Contended { .. } | StoreError::Randomness(_) => {
             Problem::unavailable(&error)
         }
-        StoreError::Corrupt(_) => Problem::internal(&error),
+        StoreError::Corrupt(_) | StoreError::Missing | StoreError::Frame(_) => Problem::internal(&error),
     }
 }

@@ -119,6 +119,13 @@ pub(crate) async fn rate(state: &State, request: &Request) -> Result<Response, P
     if !state.service.desk().rate(&session, &rating).await.map_err(failed)? {
         return Err(session_state(Text::new("A conversation is rated when it is closed.", "会话结束后才能评价。")));
     }
+    // Who rates is told apart by nobody: the session and its agent are what it is about.
+    tracing::info!(
+        sessionNo = session.session_no,
+        agentId = session.last_agent_id.as_ref().map(kernel::ids::UserId::as_str),
+        score = u8::from(rating.score),
+        "rated"
+    );
     let document = RatingDocument {
         session_id: &session.session_id,
         score: rating.score,

@@ -63,8 +63,7 @@ impl Rows {
             let Stored { seq } = parse(row)?;
             self.names.push((pk, name.to_owned(), seq));
         } else if let Some(session) = pk.strip_prefix("S#") {
-            let session: SessionId =
-                session.to_owned().try_into().map_err(|_| StoreError::Contended { operation: "audit" })?;
+            let session: SessionId = session.to_owned().try_into().map_err(|_| StoreError::Missing)?;
             let sorted = Sorted::from_rows(vec![row])?;
             self.sessions.extend(sorted.sessions.into_iter().map(|(id, known)| (id, known.session)));
             self.messages.entry(session.clone()).or_default().extend(sorted.messages);

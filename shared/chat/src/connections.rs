@@ -198,10 +198,18 @@ impl Connections {
         if connection.device.is_none() {
             return Ok(Some(Vec::new()));
         }
-        let mut older = self.of_party(&connection.party()).await?;
-        older.retain(|other| other.device == connection.device && other.connected_at < connection.connected_at);
-        self.remove(&older).await?;
-        Ok(Some(older))
+        // It is live whatever becomes of the older ones: what stays of them now goes with their next frame, or by its time.
+        let removed = async {
+            let mut older = self.of_party(&connection.party()).await?;
+            older.retain(|other| other.device == connection.device && other.connected_at < connection.connected_at);
+            self.remove(&older).await?;
+            Ok::<_, StoreError>(older)
+        };
+        Ok(Some(removed.await.unwrap_or_else(|error| {
+            let party = connection.party();
+            tracing::warn!(%party, error = &error as &dyn std::error::Error, "older connections stay for now");
+            Vec::new()
+        })))
     }
 
     /// The client has shown a token. One that expires earlier than what is known changes nothing: frames of one socket may

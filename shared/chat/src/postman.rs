@@ -14,7 +14,7 @@ use tracing::warn;
 use crate::connections::{Connection, Connections};
 use crate::frames::{ErrorCode, ServerFrame};
 use crate::gateway::{Gateway, Posted};
-use crate::ids::{ConnectionId, Party};
+use crate::ids::{ClientMsgId, ConnectionId, Party, SessionId};
 use crate::results::{ResultNotice, Results, StoredResult};
 use crate::store::StoreError;
 
@@ -204,8 +204,13 @@ impl Postman {
     }
 
     /// An error to a connection of which nothing is known, its language least of all.
-    pub(crate) async fn tell_unknown(&self, connection_id: &ConnectionId, code: ErrorCode) {
-        let Ok(json) = ServerFrame::error(code, Language::default()).to_json() else {
+    pub(crate) async fn tell_unknown(
+        &self,
+        connection_id: &ConnectionId,
+        code: ErrorCode,
+        (session_id, client_msg_id): (Option<SessionId>, Option<ClientMsgId>),
+    ) {
+        let Ok(json) = ServerFrame::refused(code, session_id, client_msg_id, Language::default()).to_json() else {
             return;
         };
         if let Posted::Failed(error) = self.gateway.post(connection_id, &json).await {

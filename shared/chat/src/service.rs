@@ -12,6 +12,7 @@ use futures_util::{StreamExt, stream};
 use kernel::ids::{OrderNo, UserId};
 use kernel::text::Language;
 use kernel::time::{Clock, UnixMillis};
+use std::time::Duration;
 use tracing::warn;
 
 use crate::connections::{Connection, ConnectionState, known, meta_key};
@@ -29,13 +30,21 @@ use crate::message::{Body, Card, ImageKey, Message, Sender};
 use crate::pace::Pace;
 use crate::postman::Postman;
 use crate::session::{Session, SessionStatus, Step};
-use crate::store::{StoreError, get_together};
+use crate::store::{StoreError, get_together, pause};
 use crate::uploads::{Links, Uploads};
 
 /// Sessions given out in one go. What is left the next one takes, the sweep's at the latest.
 const MAX_CLAIMS: usize = 50;
 /// Sessions being told of at once.
 const NEWS_AT_ONCE: usize = 16;
+/// How long others are told what happened. Whoever is not reached by then, for one slow socket, notices by the numbers.
+const TELL_BUDGET: Duration = Duration::from_secs(6);
+/// How long a frame's sender is answered, replays included.
+const ANSWER_BUDGET: Duration = Duration::from_secs(12);
+/// How long whoever came by with a frame gives out what waits.
+const DRAIN_MILLIS: i64 = 3_000;
+/// Tries of reading what a connection missed that does not ask by itself.
+const GREET_TRIES: u32 = 4;
 /// Messages read in one query for a replay.
 const MESSAGES_A_QUERY: u16 = 200;
 /// An open session in which nobody has said anything for so long is closed.
@@ -85,7 +94,6 @@ pub(crate) struct Caller<'a> {
     pub(crate) connection: &'a Connection,
     pub(crate) party: Party,
     pub(crate) language: Language,
-    pub(crate) connected_at: UnixMillis,
     pub(crate) message_id: &'a str,
     pub(crate) received_at: UnixMillis,
     about: (Option<SessionId>, Option<ClientMsgId>),
@@ -280,16 +288,17 @@ impl Service {
     /// An error means that the sender could not be looked up; they have been told to try again.
     pub async fn receive(&self, received: Received<'_>, outside: &impl Outside) -> Result<Receipt, StoreError> {
         let connection_id = received.connection_id;
+        let frame = received.text.and_then(ClientFrame::parse);
+        let about = frame.as_ref().map(ClientFrame::about).unwrap_or_default();
         if !self.pace.allows(connection_id, self.now()) {
-            self.postman.tell_unknown(connection_id, ErrorCode::RateLimited).await;
+            self.postman.tell_unknown(connection_id, ErrorCode::RateLimited, about).await;
             return Ok(Receipt::TooFast);
         }
-        let frame = received.text.and_then(ClientFrame::parse);
         let wanted = frame.as_ref().map(ClientFrame::wanted).unwrap_or_default();
         let looked_up = match self.look_up(connection_id, &wanted).await {
             Ok(looked_up) => looked_up,
             Err(error) => {
-                self.postman.tell_unknown(connection_id, ErrorCode::RetryLater).await;
+                self.postman.tell_unknown(connection_id, ErrorCode::RetryLater, about).await;
                 return Err(error);
             }
         };
@@ -301,35 +310,59 @@ impl Service {
             connection: &connection,
             party: connection.party(),
             language: connection.language,
-            connected_at: connection.connected_at,
             message_id: received.message_id,
             received_at: received.received_at,
-            about: frame.as_ref().map(ClientFrame::about).unwrap_or_default(),
+            about,
             sessions: sorted.sessions,
             messages: sorted.messages,
         };
         let (is_first, is_sync) =
             (connection.state == ConnectionState::Connecting, matches!(frame, Ok(ClientFrame::Sync(_))));
-        if is_first && !self.go_live(&connection).await? {
-            self.postman.close(connection_id).await;
-            return Ok(Receipt::UnknownConnection);
+        if is_first {
+            match self.go_live(&connection).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.postman.close(connection_id).await;
+                    return Ok(Receipt::UnknownConnection);
+                }
+                Err(error) => {
+                    self.postman.tell_unknown(connection_id, ErrorCode::RetryLater, caller.about).await;
+                    return Err(error);
+                }
+            }
         }
         let mut reaction = self.react(&caller, frame, outside).await.unwrap_or_else(|cause| {
             warn!(%connection_id, error = &cause as &dyn std::error::Error, "a frame could not be handled");
             caller.refuse(ErrorCode::RetryLater)
         });
         if is_first && !is_sync && !connection.is_expired(self.now()) {
-            reaction.answers.extend(self.missed_by(&connection).await?);
-        }
-        let Reaction { answers, news, then } = reaction;
-        tokio::join!(self.postman.send(&connection, &answers), self.tell_all(news, Some(connection_id)));
-        for then in then {
-            match then {
-                Then::Drain => drop(self.drain().await),
-                Then::Leave(agent) => drop(self.leave(&agent).await),
+            match self.missed_by(&connection).await {
+                Ok(missed) => reaction.answers.extend(missed),
+                // What the frame has done is done: whom it concerns is told all the same.
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    warn!(%connection_id, error, "what a client missed is left to the next pong");
+                }
             }
         }
+        let Reaction { answers, news, then } = reaction;
+        let answering = tokio::time::timeout(ANSWER_BUDGET, self.postman.send(&connection, &answers));
+        let (answered, (), ()) =
+            tokio::join!(answering, self.tell_all(news, Some(connection_id)), self.follow_up(then));
+        if answered.is_err() {
+            warn!(%connection_id, "a slow client is left to sync");
+        }
         Ok(Receipt::Handled)
+    }
+
+    async fn follow_up(&self, then: Vec<Then>) {
+        let stop = self.now().plus_millis(DRAIN_MILLIS);
+        for then in then {
+            match then {
+                Then::Drain => drop(self.drain(stop).await),
+                Then::Leave(agent) => drop(self.leave(&agent, stop).await),
+            }
+        }
     }
 
     /// The sender, with what their frame is about, in one read.
@@ -396,11 +429,25 @@ impl Service {
         if connection.state == ConnectionState::Live || !self.go_live(&connection).await? {
             return Ok(false);
         }
-        if !connection.is_expired(self.now()) {
-            let mut missed = self.results(&connection).await?;
-            missed.extend(self.missed_by(&connection).await?);
-            self.postman.send(&connection, &missed).await;
+        if connection.is_expired(self.now()) {
+            return Ok(true);
         }
+        // It is live now, so whoever is called again finds nothing to do: what can be tried again is tried here.
+        let mut attempt = 0;
+        let missed = loop {
+            let missed = async {
+                let mut missed = self.results(&connection).await?;
+                missed.extend(self.missed_by(&connection).await?);
+                Ok(missed)
+            };
+            match missed.await {
+                Ok(missed) => break missed,
+                Err(error) if attempt == GREET_TRIES => return Err(error),
+                Err(_) => pause(attempt).await,
+            }
+            attempt += 1;
+        };
+        self.postman.send(&connection, &missed).await;
         Ok(true)
     }
 
@@ -413,7 +460,6 @@ impl Service {
             connection,
             party: connection.party(),
             language: connection.language,
-            connected_at: connection.connected_at,
             message_id: "",
             received_at: self.now(),
             about: (None, None),
@@ -425,12 +471,8 @@ impl Service {
 
     // ---- what frames are answered with
 
-    pub(crate) async fn results_for(&self, caller: &Caller<'_>) -> Result<Vec<ServerFrame>, StoreError> {
-        self.results(caller.connection).await
-    }
-
     /// What became of a customer's orders and was not acknowledged.
-    async fn results(&self, connection: &Connection) -> Result<Vec<ServerFrame>, StoreError> {
+    pub(crate) async fn results(&self, connection: &Connection) -> Result<Vec<ServerFrame>, StoreError> {
         match connection.side {
             Side::Agent => Ok(Vec::new()),
             Side::User => {
@@ -476,8 +518,7 @@ impl Service {
             let Some(end) = messages.last().map(|message| message.seq) else { break };
             let documents = self.documents(&messages, caller.party.side, caller.language).await;
             let in_frames = ServerFrame::messages(&session.session_id, documents);
-            // Only a document that cannot be written at all fails, and none of ours is such.
-            let mut in_frames = in_frames.map_err(|_| StoreError::Contended { operation: "messages" })?;
+            let mut in_frames = in_frames?;
             in_frames.truncate(max_frames - frames.len());
             last = in_frames.iter().rev().find_map(last_in).or(last);
             frames.extend(in_frames);
@@ -518,6 +559,13 @@ impl Service {
 
     /// Pushes news to everybody it concerns; never an error. `sender`: the connection that has been answered already.
     async fn tell(&self, news: News, sender: Option<&ConnectionId>) {
+        let session_id = news.session.session_id.clone();
+        if tokio::time::timeout(TELL_BUDGET, self.push_news(news, sender)).await.is_err() {
+            warn!(%session_id, "some are left to sync: a socket is slow");
+        }
+    }
+
+    async fn push_news(&self, news: News, sender: Option<&ConnectionId>) {
         // Read now, so that what is pushed last is what was stored last.
         let state = match &news.what {
             What::Changed(..) => self.state(&news.session).await,
@@ -572,28 +620,37 @@ impl Service {
 
     // ---- assignment
 
-    /// Gives what waits to those who are free, until nothing waits or nobody is free. Never an error: the sweep drains too.
-    pub async fn drain(&self) -> u32 {
-        let mut news = Vec::new();
-        while news.len() < MAX_CLAIMS {
+    /// Gives what waits to those who are free, until nothing waits, nobody is free, or it is `stop`; each time those whom it
+    /// concerns are told while the next is given out. Never an error: the sweep drains too.
+    pub async fn drain(&self, stop: UnixMillis) -> u32 {
+        let mut claimed = 0;
+        stream::unfold((), |()| async {
+            if self.now() >= stop {
+                return None;
+            }
             match self.desk.claim_next(self.now()).await {
-                Ok(Claimed::Claimed(step)) => news.push(News::changed(*step, None)),
-                Ok(Claimed::Rest) => break,
+                Ok(Claimed::Claimed(step)) => Some((News::changed(*step, None), ())),
+                Ok(Claimed::Rest) => None,
                 Err(error) => {
                     warn!(error = &error as &dyn std::error::Error, "what waits is left to the sweep");
-                    break;
+                    None
                 }
             }
-        }
-        let claimed = u32::try_from(news.len()).unwrap_or(u32::MAX);
-        self.tell_all(news, None).await;
+        })
+        .take(MAX_CLAIMS)
+        .inspect(|_| claimed += 1)
+        .for_each_concurrent(NEWS_AT_ONCE, |news| self.tell(news, None))
+        .await;
         claimed
     }
 
     /// An absent agent's sessions go to others, or back to the queue. Never an error: the sweep empties them too.
-    pub async fn leave(&self, agent: &Agent) -> u32 {
+    pub async fn leave(&self, agent: &Agent, stop: UnixMillis) -> u32 {
         let mut news = Vec::new();
         for session_id in &agent.sessions {
+            if self.now() >= stop {
+                break;
+            }
             let moved =
                 self.desk.move_on(session_id, &agent.agent_id, &Destination::Anybody, Reason::Absence, self.now());
             match moved.await {
@@ -606,7 +663,7 @@ impl Service {
         }
         let moved = u32::try_from(news.len()).unwrap_or(u32::MAX);
         self.tell_all(news, None).await;
-        self.drain().await;
+        self.drain(stop).await;
         moved
     }
 
@@ -618,10 +675,10 @@ impl Service {
             if self.now() >= stop {
                 return Ok(swept);
             }
-            swept.moved += self.leave(&agent).await;
+            swept.moved += self.leave(&agent, stop).await;
         }
+        swept.claimed = self.drain(stop).await;
         swept.expired = self.expire(stop).await?;
-        swept.claimed = self.drain().await;
         Ok(swept)
     }
 
@@ -641,11 +698,23 @@ impl Service {
                 break;
             }
             let now = self.now();
-            if let Closed::Now(step) = self.desk.close(session, None, |session| is_idle(session, now), now).await? {
-                expired += 1;
-                let agent = step.session.last_agent_id.clone();
-                self.tell(News::changed(*step, agent), None).await;
+            let session_id = session.session_id.clone();
+            match self.desk.close(session, None, |session| is_idle(session, now), now).await {
+                Ok(Closed::Now(step)) => {
+                    expired += 1;
+                    let agent = step.session.last_agent_id.clone();
+                    self.tell(News::changed(*step, agent), None).await;
+                }
+                Ok(Closed::Otherwise(_)) => {}
+                // The next sweep finds it; others should not wait for that.
+                Err(error) => {
+                    warn!(%session_id, error = &error as &dyn std::error::Error, "a silent session stays open for now");
+                }
             }
+        }
+        // Whoever had them has room now.
+        if expired > 0 {
+            self.drain(stop).await;
         }
         Ok(expired)
     }

@@ -1,7 +1,7 @@
 //! A session: the conversation of one customer with whoever serves them, and the rules by which it changes. No IO.
 //!
 //! Every change, a word of either side or a step of the assignment, makes the session's row anew and adds one message, which
-//! takes the next number. The row is written only if it is still as it was read ([`Session::guard`]), in one transaction with
+//! takes the next number. The row is written only if it is still as it was read (`Desk::write_step`), in one transaction with
 //! the message and whatever else has to change. So the numbers have no gaps, no message is without its row, and of two
 //! changes at once one is made and the other decided again.
 

@@ -58,6 +58,12 @@ pub enum StoreError {
     /// A row that this code cannot have written.
     #[error("a row cannot be read")]
     Corrupt(#[source] serde_dynamo::Error),
+    /// A row that others name, and that nothing ever deletes, is not there.
+    #[error("a row that others name is not there")]
+    Missing,
+    /// What was read cannot be written as a frame.
+    #[error("a frame cannot be written")]
+    Frame(#[from] serde_json::Error),
     /// The operating system gave no randomness.
     #[error("no randomness for a new identifier")]
     Randomness(#[from] getrandom::Error),
@@ -126,6 +132,11 @@ where
     E: std::error::Error + Send + Sync + 'static,
 {
     move |source| StoreError::Unavailable { operation, source: Box::new(source) }
+}
+
+/// The wait before a change is tried again that another one was in the way of: about as long as that one takes.
+pub(crate) async fn pause(attempt: u32) {
+    tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
 }
 
 impl Table {
@@ -198,7 +209,7 @@ impl Table {
             if left.is_empty() {
                 return Ok(());
             }
-            tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
+            pause(attempt).await;
         }
         Err(StoreError::Contended { operation: OPERATION })
     }
@@ -256,7 +267,7 @@ pub(crate) async fn get_together(
             return Ok(read);
         }
         if attempt > 0 {
-            tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
+            pause(attempt).await;
         }
         let answer = Box::pin(client.batch_get_item().set_request_items(Some(left)).send())
             .await
@@ -328,7 +339,7 @@ where
         };
         match error.as_service_error().map_or(Verdict::Failed, &judge) {
             Verdict::Refused => return Ok(Written::Refused),
-            Verdict::Busy => tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await,
+            Verdict::Busy => pause(attempt).await,
             Verdict::Failed => {
                 return Err(StoreError::Unavailable { operation, source: Box::new(error) });
             }

@@ -16,7 +16,7 @@ use crate::store::{StoreError, Written, conditional, number, text, unavailable};
 
 /// How long an agent of whom nothing is heard is taken to be there: two heartbeats of 30 s may be lost, not three.
 pub const LEASE_SECS: i64 = 90;
-/// How often a heartbeat is written down: at every one of a client that sends them each 30 s, whatever else it sends.
+/// How often a heartbeat (`ping`, `auth`, `status`) is written down: at every one of a client that sends them each 30 s.
 pub const SEEN_EVERY_SECS: i64 = 25;
 /// Sessions that an agent serves at once, unless an admin says otherwise.
 pub const DEFAULT_CAPACITY: u32 = 5;

@@ -6,10 +6,8 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::time::Duration;
 
 use aws_sdk_dynamodb::types::{Select, TransactWriteItem};
-use kernel::backoff::full_jitter;
 use kernel::crash;
 use kernel::ids::UserId;
 use kernel::time::UnixMillis;
@@ -19,10 +17,10 @@ use super::life::{Queued, one};
 use super::{Desk, PK_QUEUE, TRIES, agent_key, delete, instant, parse, queue_key, queue_sk, update};
 use crate::ids::{SessionId, Side};
 use crate::session::{Session, SessionStatus, Step};
-use crate::store::{PK, StoreError, Transacted, text, unavailable};
+use crate::store::{PK, StoreError, Transacted, pause, text, unavailable};
 
-const RETRY_BASE: Duration = Duration::from_millis(20);
-const RETRY_CAP: Duration = Duration::from_millis(400);
+/// Sessions of the queue's head that are looked at for one that can be given out.
+const LOOKED_AT: u16 = 10;
 
 /// What came of looking for work for an agent.
 #[derive(Debug)]
@@ -66,21 +64,19 @@ impl Desk {
         for attempt in 0..TRIES {
             let Some(session) = self.longest_waiting().await? else { return Ok(Claimed::Rest) };
             let Some(agent) = self.best_agent(None, now).await? else { return Ok(Claimed::Rest) };
-            if session.status == SessionStatus::Waiting {
-                let step = session.claimed(&agent.agent_id, now);
-                let mut actions = self.write_step(&session, &step)?.to_vec();
-                actions.push(self.give(&agent, &session.session_id, now)?);
-                let waits = self.delete(queue_key(&session)).condition_expression("attribute_exists(pk)");
-                actions.push(delete(waits.build())?);
-                if let Transacted::Done = self.table.try_transact(actions).await? {
-                    crash::point("chat.claim.after");
-                    return Ok(Claimed::Claimed(Box::new(step)));
-                }
+            let step = session.claimed(&agent.agent_id, now);
+            let mut actions = self.write_step(&session, &step)?.to_vec();
+            actions.push(self.give(&agent, &session.session_id, now)?);
+            let waits = self.delete(queue_key(&session)).condition_expression("attribute_exists(pk)");
+            actions.push(delete(waits.build())?);
+            if let Transacted::Done = self.table.try_transact(actions).await? {
+                crash::point("chat.claim.after");
+                return Ok(Claimed::Claimed(Box::new(step)));
             }
-            // Somebody else has claimed it, or a word was said in it; or the queue was read before the session.
-            tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
+            // Somebody else has claimed it, or a word was said in it.
+            pause(attempt).await;
         }
-        // Whoever was in the way drains too, and so does the sweep.
+        // Whoever else claimed drains on; where it was words, the sweep does.
         Ok(Claimed::Rest)
     }
 
@@ -95,7 +91,7 @@ impl Desk {
     ) -> Result<Moved, StoreError> {
         for attempt in 0..TRIES {
             let Some(session) = self.session(session_id).await? else {
-                return Err(StoreError::Contended { operation: "GetItem" });
+                return Err(StoreError::Missing);
             };
             let Some(from) = self.agent(agent_id).await? else { return Ok(Moved::NotTheirs) };
             let theirs = session.agent_id.as_ref() == Some(agent_id);
@@ -127,7 +123,7 @@ impl Desk {
                 crash::point("chat.move.after");
                 return Ok(Moved::Moved(Box::new(step)));
             }
-            tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
+            pause(attempt).await;
         }
         Err(StoreError::Contended { operation: "TransactWriteItems" })
     }
@@ -169,8 +165,21 @@ impl Desk {
     }
 
     async fn longest_waiting(&self) -> Result<Option<Session>, StoreError> {
-        let Some(queued) = self.waiting(1).await?.pop() else { return Ok(None) };
-        self.session(&queued).await
+        for session_id in self.waiting(LOOKED_AT).await? {
+            match self.session(&session_id).await {
+                Ok(Some(session)) if session.status == SessionStatus::Waiting => return Ok(Some(session)),
+                // Claimed since the queue was read.
+                Ok(Some(_)) => {}
+                Ok(None) => tracing::error!(%session_id, "what waits is not there: it is passed over"),
+                // Nobody behind it should wait for ever.
+                Err(error @ StoreError::Corrupt(_)) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(%session_id, error, "what waits cannot be read: it is passed over");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     /// Sessions that wait, the longest first.

@@ -4,12 +4,10 @@
 //! session, so of two openings at once one makes it and the other finds it.
 
 use aws_sdk_dynamodb::types::{ConditionCheck, ReturnValue, TransactWriteItem};
-use kernel::backoff::full_jitter;
 use kernel::crash;
 use kernel::ids::UserId;
 use kernel::time::{UnixMillis, utc_day};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 use super::read::Pointer;
 use super::{
@@ -18,10 +16,8 @@ use super::{
 };
 use crate::ids::{SessionId, Side};
 use crate::session::{Session, SessionStatus, Step};
-use crate::store::{Item, StoreError, TTL, Transacted, key, number, text, unavailable};
+use crate::store::{Item, StoreError, TTL, Transacted, key, number, pause, text, unavailable};
 
-const RETRY_BASE: Duration = Duration::from_millis(20);
-const RETRY_CAP: Duration = Duration::from_millis(400);
 /// How long a day's counter is kept: until no clock anywhere is still in that day.
 const COUNTER_SECS: i64 = 3 * 24 * 60 * 60;
 /// The longest comment, in characters.
@@ -128,7 +124,7 @@ impl Desk {
                 crash::point("chat.open.after");
                 return Ok(Opened::New(session));
             }
-            tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
+            pause(attempt).await;
         }
         Err(StoreError::Contended { operation: "TransactWriteItems" })
     }
@@ -156,7 +152,7 @@ impl Desk {
             if let Transacted::Done = self.table.try_transact(actions).await? {
                 return Ok(Opened::Reopened(Box::new(step)));
             }
-            tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
+            pause(attempt).await;
         }
         Err(StoreError::Contended { operation: "TransactWriteItems" })
     }
@@ -184,7 +180,7 @@ impl Desk {
                 crash::point("chat.close.after");
                 return Ok(Closed::Now(Box::new(step)));
             }
-            tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
+            pause(attempt).await;
             session = self.reread(&session).await?;
         }
         Err(StoreError::Contended { operation: "TransactWriteItems" })

@@ -30,7 +30,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::ids::{Seq, SessionId, Side};
-use crate::message::Message;
 use crate::session::{Session, Step};
 use crate::store::{Item, StoreError, Table, key, number, text, unavailable};
 
@@ -188,9 +187,4 @@ fn seq_number(seq: Seq) -> aws_sdk_dynamodb::types::AttributeValue {
 
 fn instant(at: UnixMillis) -> aws_sdk_dynamodb::types::AttributeValue {
     number(at.get())
-}
-
-/// What a message needs to be read back from a row.
-pub(crate) fn parse_message(row: Item) -> Result<Message, StoreError> {
-    parse(row)
 }

@@ -1,6 +1,6 @@
 //! Reading sessions and messages, and how far they have been read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
@@ -9,8 +9,8 @@ use kernel::time::UnixMillis;
 use serde::Deserialize;
 
 use super::{
-    Desk, SK_MESSAGE, SK_META, SK_SESSION, active_key, cursor_key, cursor_sk, listed_sk, message_sk, parse,
-    parse_message, seq_number, session_key, session_pk, user_pk,
+    Desk, SK_MESSAGE, SK_META, SK_SESSION, active_key, cursor_key, cursor_sk, listed_sk, message_sk, parse, seq_number,
+    session_key, session_pk, user_pk,
 };
 use crate::ids::{Seq, SessionId, Side};
 use crate::message::Message;
@@ -113,7 +113,7 @@ impl Sorted {
                 let known = Known { session, cursors: Cursors::default() };
                 sorted.sessions.insert(known.session.session_id.clone(), known);
             } else if sk.starts_with(SK_MESSAGE) {
-                sorted.messages.push(parse_message(row)?);
+                sorted.messages.push(parse(row)?);
             }
         }
         for (session_id, known) in &mut sorted.sessions {
@@ -133,6 +133,8 @@ impl Desk {
         &self,
         session_ids: impl IntoIterator<Item = &SessionId>,
     ) -> Result<Vec<Session>, StoreError> {
+        // DynamoDB refuses a key that is named twice; a list that was read in two goes may name one twice.
+        let session_ids: BTreeSet<_> = session_ids.into_iter().collect();
         let keys: Vec<_> = session_ids.into_iter().map(session_key).collect();
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -142,6 +144,7 @@ impl Desk {
 
     /// Sessions with their cursors, in no order; what is not there is left out.
     pub async fn known(&self, session_ids: impl IntoIterator<Item = &SessionId>) -> Result<Vec<Known>, StoreError> {
+        let session_ids: BTreeSet<_> = session_ids.into_iter().collect();
         let keys: Vec<_> = session_ids.into_iter().flat_map(known_keys).collect();
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -168,7 +171,7 @@ impl Desk {
             .expression_attribute_values(":from", text(from))
             .expression_attribute_values(":to", text(to));
         let answer = Box::pin(call.send()).await.map_err(unavailable("Query"))?;
-        answer.items.unwrap_or_default().into_iter().map(parse_message).collect()
+        answer.items.unwrap_or_default().into_iter().map(parse).collect()
     }
 
     pub async fn pointer(&self, user_id: &UserId) -> Result<Pointer, StoreError> {

@@ -7,23 +7,18 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
-use kernel::backoff::full_jitter;
 use kernel::crash;
 use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 use super::{Desk, SK_DEDUPE, TRIES, parse, put, row, session_key, session_pk};
 use crate::ids::{ClientMsgId, Party, Seq, Side};
 use crate::message::Body;
 use crate::session::{Session, Silence, Step};
-use crate::store::{Item, StoreError, TTL, Transacted, key, number};
+use crate::store::{Item, StoreError, TTL, Transacted, key, number, pause};
 
 /// How long a message that is sent again is known to have been stored.
 pub const DEDUPE_SECS: i64 = 7 * 24 * 60 * 60;
-/// Waits between tries: as long as another sender's transaction takes.
-const RETRY_BASE: Duration = Duration::from_millis(20);
-const RETRY_CAP: Duration = Duration::from_millis(400);
 
 /// Something to be said.
 #[derive(Debug, Clone)]
@@ -155,7 +150,7 @@ impl Desk {
                 }
                 Transacted::Busy => session = self.reread(&session).await?,
             }
-            tokio::time::sleep(full_jitter(attempt, RETRY_BASE, RETRY_CAP)).await;
+            pause(attempt).await;
         }
         Err(StoreError::Contended { operation: "TransactWriteItems" })
     }
@@ -182,7 +177,7 @@ impl Desk {
     /// The session as it is now. Sessions are never deleted, so one that was there is there.
     pub(super) async fn reread(&self, session: &Session) -> Result<Session, StoreError> {
         let row = self.table.get(session_key(&session.session_id)).await?;
-        row.map_or(Err(StoreError::Contended { operation: "GetItem" }), parse)
+        row.map_or(Err(StoreError::Missing), parse)
     }
 }
 

@@ -260,12 +260,12 @@ mod tests {
     fn what_is_sent_has_the_contracts_names() {
         let pong = ServerFrame::Pong { heads: BTreeMap::new() };
         assert_eq!(pong.to_json().unwrap(), r#"{"type":"pong","heads":{}}"#);
-        let busy = ServerFrame::error(ErrorCode::RetryLater, Language::Zh);
+        let busy = ServerFrame::refused(ErrorCode::RetryLater, None, None, Language::Zh);
         assert_eq!(
             busy.to_json().unwrap(),
             r#"{"type":"error","code":"RETRY_LATER","message":"系统繁忙，请稍后重试。","retryAfterMs":1000}"#
         );
-        let bad = ServerFrame::error(ErrorCode::BadFrame, Language::En);
+        let bad = ServerFrame::refused(ErrorCode::BadFrame, None, None, Language::En);
         assert_eq!(
             bad.to_json().unwrap(),
             r#"{"type":"error","code":"BAD_FRAME","message":"This frame could not be read."}"#

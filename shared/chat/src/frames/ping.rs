@@ -33,7 +33,7 @@ pub(super) async fn pong(service: &Service, caller: &Caller<'_>) -> Result<React
     let mut reaction = match party.side {
         Side::User => {
             let (sessions, results) =
-                tokio::try_join!(sessions_of_user(service, &party.id), service.results_for(caller))?;
+                tokio::try_join!(sessions_of_user(service, &party.id), service.results(caller.connection))?;
             let reaction = Reaction::answers([heads(&sessions)].into_iter().chain(results));
             match sessions.iter().find(|session| session.status == SessionStatus::Waiting) {
                 // Its place moves without a message.
@@ -48,7 +48,7 @@ pub(super) async fn pong(service: &Service, caller: &Caller<'_>) -> Result<React
             if is_back { reaction.and_then(Then::Drain) } else { reaction }
         }
     };
-    if caller.connected_at.plus_secs(ROTATE_AFTER_SECS) <= service.now() {
+    if caller.connection.connected_at.plus_secs(ROTATE_AFTER_SECS) <= service.now() {
         reaction.answers.insert(1, ServerFrame::Rotate {});
     }
     Ok(reaction)
@@ -75,5 +75,8 @@ async fn of_agent(service: &Service, agent_id: &UserId, now: UnixMillis) -> Resu
         desk.note_seen(agent_id, now).await?;
     }
     let is_back = agent.is_lost(now) && agent.status == AgentStatus::Online;
-    Ok((desk.sessions(&agent.sessions).await?, is_back))
+    let mut sessions = desk.sessions(&agent.sessions).await?;
+    // Read after the agent: one may have gone to somebody else in between.
+    sessions.retain(|session| session.agent_id.as_ref() == Some(agent_id));
+    Ok((sessions, is_back))
 }

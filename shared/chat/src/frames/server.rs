@@ -261,10 +261,6 @@ impl ServerFrame {
         Ok(frames)
     }
 
-    pub(crate) fn error(code: ErrorCode, language: Language) -> Self {
-        Self::refused(code, None, None, language)
-    }
-
     pub(crate) fn refused(
         code: ErrorCode,
         session_id: Option<SessionId>,

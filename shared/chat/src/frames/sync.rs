@@ -40,7 +40,7 @@ impl Sync {
     pub(crate) async fn handle(self, service: &Service, caller: &Caller<'_>) -> Result<Reaction, StoreError> {
         let share = MAX_FRAMES / self.sessions.len().max(1);
         let replays = self.sessions.iter().map(|(session_id, last)| replay(service, caller, session_id, *last, share));
-        let (results, replays) = tokio::try_join!(service.results_for(caller), try_join_all(replays))?;
+        let (results, replays) = tokio::try_join!(service.results(caller.connection), try_join_all(replays))?;
         Ok(Reaction::answers(results.into_iter().chain(replays.into_iter().flatten())))
     }
 }

@@ -65,7 +65,7 @@ async fn who_has_waited_longest_is_served_first_up_to_capacity() {
     assert_eq!((hall.with(&sessions[2]).await, hall.with(&newest).await), ("open g1".into(), "waiting".into()));
     // More capacity, and a drain.
     hall.house.desk.set_capacity(&"g1".parse().unwrap(), 3).await.unwrap();
-    assert_eq!(hall.house.service.drain().await, 1);
+    assert_eq!(hall.drain().await, 1);
     assert_eq!(hall.with(&newest).await, "open g1");
     hall.audit().await;
 }
@@ -85,14 +85,14 @@ async fn a_session_is_claimed_once_however_many_claim_at_once() {
         let online = chat::desk::agents::AgentStatus::Online;
         hall.house.desk.set_status(&agent, online, hall.house.now(), hall.house.now()).await.unwrap();
     }
-    let claimed: u32 = join_all((0..6).map(|_| hall.house.service.drain())).await.into_iter().sum();
+    let claimed: u32 = join_all((0..6).map(|_| hall.drain())).await.into_iter().sum();
     let mut given = 0;
     for session in &sessions {
         given += u32::from(hall.with(session).await.starts_with("open"));
     }
     assert_eq!(claimed, given, "each claim is of another session");
     hall.audit().await;
-    hall.house.service.drain().await;
+    hall.drain().await;
     for session in &sessions {
         assert!(hall.with(session).await.starts_with("open"));
     }
@@ -269,6 +269,26 @@ async fn a_heartbeat_after_a_long_silence_is_a_return() {
     assert_eq!(hall.with(&session).await, "open g1");
 }
 
+/// Whatever is wrong with one, those behind it are served.
+#[tokio::test]
+async fn a_row_of_the_queue_that_leads_nowhere_holds_nobody_up() {
+    let hall = Hall::open().await;
+    hall.customer("u1").await;
+    hall.customer("u2").await;
+    let broken = hall.session("u1").await;
+    hall.house.clock.advance_millis(1);
+    let behind = hall.session("u2").await;
+    let key = |value: &str| aws_sdk_dynamodb::types::AttributeValue::S(value.to_owned());
+    let client = &hall.house.dynamo.client;
+    let put = client.put_item().table_name(suite::dynamo::CHAT).item("pk", key("QUEUE"));
+    put.item("sk", key("0000000000000#nowhere")).item("sessionId", key("nowhere")).send().await.unwrap();
+    let spoil = client.update_item().table_name(suite::dynamo::CHAT);
+    let spoil = spoil.key("pk", key(&format!("S#{broken}"))).key("sk", key("META"));
+    spoil.update_expression("REMOVE assignEpoch").send().await.unwrap();
+    hall.agent("g1").await;
+    assert_eq!(hall.with(&behind).await, "open g1");
+}
+
 /// C34.
 #[tokio::test]
 async fn two_openings_at_once_make_one_session() {
@@ -299,6 +319,9 @@ async fn a_closed_session_is_reopened_at_the_end_of_the_queue_unless_another_is_
     assert_eq!((&reopened[0]["status"], &reopened[0]["queuePosition"]), (&json!("waiting"), &json!(2)));
     assert_eq!(reopened[0]["sessionNo"], no);
     assert_eq!(hall.state(&others).await["queuePosition"], 1);
+    // The session closed last is the active one again: it is named once.
+    let pong = hall.say("u1", json!({"type": "ping"})).await;
+    assert_eq!((types(&pong), &pong[0]["heads"]), (vec!["pong", "session"], &json!({first_one.clone(): 2})));
     // Another is active: that one is answered.
     hall.say("u1", json!({"type": "close", "sessionId": first_one})).await;
     let second = hall.session("u1").await;

@@ -109,7 +109,7 @@ async fn served() -> (Hall, Till, String) {
     hall.agent("g1").await;
     hall.customer("u1").await;
     let session = hall.session("u1").await;
-    // Heard of long ago, so that nothing is due.
+    // Heard of just now, so no heartbeat is due.
     hall.text("u1", &session, "hello").await;
     assert!(!till.take().is_empty());
     (hall, till, session)

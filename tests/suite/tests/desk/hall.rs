@@ -81,6 +81,11 @@ impl Hall {
         format!("{}{agent}", state["status"].as_str().unwrap())
     }
 
+    /// Gives out what waits, as whoever comes by does.
+    pub(crate) async fn drain(&self) -> u32 {
+        self.house.service.drain(self.house.now().plus_secs(3)).await
+    }
+
     pub(crate) async fn audit(&self) {
         let found = audit::violations(self.house.dynamo.rows(CHAT).await).unwrap();
         assert_eq!(found, [""; 0]);

@@ -1,5 +1,6 @@
 //! C30: every order in which the steps of two senders can be taken, for three ways to number messages. Two of them are the
-//! obvious ones, and lose messages.
+//! obvious ones, and lose messages. The third is the rule of `Desk::send`, whose code the other tests try: eight senders at once
+//! (`sending`), and the desk against its model (`model`).
 
 use std::collections::BTreeMap;
 

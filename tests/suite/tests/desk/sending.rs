@@ -289,6 +289,7 @@ async fn one_connection_cannot_flood() {
         let answers = hall.say("u1", json!({"type": "ping"})).await;
         if types(&answers) == ["RATE_LIMITED"] {
             assert_eq!(answers[0]["retryAfterMs"], 1_000);
+            assert_eq!(answers[0].get("sessionId"), None, "a ping is about none");
             refused += 1;
         }
     }
