@@ -15,6 +15,8 @@ use crate::judge::Promise;
 
 /// How long one look for work may take; meanwhile nobody can stop the agent's hands.
 const LOOK: Duration = Duration::from_millis(500);
+/// What an agent needs for an answer: they have written it before.
+const TYPING: Duration = Duration::from_millis(300);
 /// After something went wrong.
 const BREATH: Duration = Duration::from_secs(1);
 /// What the picture must be like.
@@ -105,6 +107,8 @@ impl Agent {
             // Nobody answers the service.
             Body::System(_) => return Ok(()),
         };
+        self.client.typing(session_id).await?;
+        tokio::time::sleep(TYPING).await;
         hall.say(&self.who, &self.client, session_id, Words::Text(answer.to_owned())).await?;
         match then {
             Then::Waits => Ok(()),
