@@ -31,7 +31,7 @@ struct Count {
 }
 
 impl Progress {
-    pub fn new() -> Self {
+    pub fn begin() -> Self {
         Self { bars: std::io::stderr().is_terminal().then(MultiProgress::new) }
     }
 

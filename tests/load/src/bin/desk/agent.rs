@@ -115,7 +115,7 @@ impl Agent {
             Then::Closes => self.client.close(session_id).await.map(drop),
             Then::Transfers => {
                 self.client.transfer(session_id, None).await?;
-                self.try_a_late_word(hall, session_id, FrameErrorCode::NotFound).await;
+                self.try_a_late_word(hall, session_id).await;
                 Ok(())
             }
         }
@@ -135,14 +135,17 @@ impl Agent {
         });
     }
 
-    /// What an agent may not say any more is refused. (While they may not have it again: the queue knows no grudge.)
-    pub(crate) async fn try_a_late_word(&self, hall: &Hall, session_id: &str, code: FrameErrorCode) {
+    /// What an agent may not say any more is refused. If it is not, the queue may have given them the session again in this
+    /// very moment: whether it has, the history says, and the record is judged by it.
+    pub(crate) async fn try_a_late_word(&self, hall: &Hall, session_id: &str) {
         if self.client.sessions().iter().any(|known| known == session_id) {
             return;
         }
-        let said = self.client.text(session_id, cast::LATE_WORD).await;
-        let refused = matches!(&said, Err(ClientError::FrameRefused(error)) if error.code == code);
-        hall.judge(Promise::FormerAgentIsOut, refused, session_id, || format!("{}: {said:?}", self.who.name));
+        let said = hall.say(&self.who, &self.client, session_id, Words::Text(cast::LATE_WORD.to_owned())).await;
+        if let Err(error) = said {
+            let refused = matches!(&error, ClientError::FrameRefused(error) if error.code == FrameErrorCode::NotFound);
+            hall.judge(Promise::FormerAgentIsOut, refused, session_id, || format!("{}: {error}", self.who.name));
+        }
     }
 }
 

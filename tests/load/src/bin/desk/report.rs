@@ -202,7 +202,8 @@ fn times(record: &Record, log: &Log) -> Times {
     };
     let (mut sent, mut delivered, mut replayed) = (Vec::new(), Vec::new(), Vec::new());
     for Said { by, session_id, seq, sent_at, took, .. } in &record.said {
-        if any_between(&went, &by.id, *sent_at, *sent_at + *took) {
+        let until = *sent_at + *took;
+        if any_between(&went, &by.id, *sent_at, until) || any_between(&came, &by.id, *sent_at, until) {
             // How long they were away by the demo's choice says nothing.
             continue;
         }
