@@ -61,7 +61,7 @@ async fn run(settings: Settings) -> Result<bool, DemoError> {
     let stack = Stack::from_outputs(settings.outputs())?;
     let api = Api::new(&stack)?;
     let plan = Plan::draw(settings.buyers, settings.seed());
-    let progress = Progress::new();
+    let progress = Progress::begin();
     progress.say(&format!(
         "{} buyers (seed {}), {} units of each offer, {} buy calls at once, against {}",
         plan.buyers.len(),

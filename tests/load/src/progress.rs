@@ -37,7 +37,7 @@ impl Default for Progress {
 }
 
 impl Progress {
-    pub fn new() -> Self {
+    pub fn begin() -> Self {
         Self { bars: std::io::stderr().is_terminal().then(MultiProgress::new) }
     }
 

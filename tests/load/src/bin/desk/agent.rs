@@ -15,6 +15,8 @@ use crate::judge::Promise;
 
 /// How long one look for work may take; meanwhile nobody can stop the agent's hands.
 const LOOK: Duration = Duration::from_millis(500);
+/// What an agent needs for an answer: they have written it before.
+const TYPING: Duration = Duration::from_millis(300);
 /// After something went wrong.
 const BREATH: Duration = Duration::from_secs(1);
 /// What the picture must be like.
@@ -105,13 +107,15 @@ impl Agent {
             // Nobody answers the service.
             Body::System(_) => return Ok(()),
         };
+        self.client.typing(session_id).await?;
+        tokio::time::sleep(TYPING).await;
         hall.say(&self.who, &self.client, session_id, Words::Text(answer.to_owned())).await?;
         match then {
             Then::Waits => Ok(()),
             Then::Closes => self.client.close(session_id).await.map(drop),
             Then::Transfers => {
                 self.client.transfer(session_id, None).await?;
-                self.try_a_late_word(hall, session_id, FrameErrorCode::NotFound).await;
+                self.try_a_late_word(hall, session_id).await;
                 Ok(())
             }
         }
@@ -131,14 +135,17 @@ impl Agent {
         });
     }
 
-    /// What an agent may not say any more is refused. (While they may not have it again: the queue knows no grudge.)
-    pub(crate) async fn try_a_late_word(&self, hall: &Hall, session_id: &str, code: FrameErrorCode) {
+    /// What an agent may not say any more is refused. If it is not, the queue may have given them the session again in this
+    /// very moment: whether it has, the history says, and the record is judged by it.
+    pub(crate) async fn try_a_late_word(&self, hall: &Hall, session_id: &str) {
         if self.client.sessions().iter().any(|known| known == session_id) {
             return;
         }
-        let said = self.client.text(session_id, cast::LATE_WORD).await;
-        let refused = matches!(&said, Err(ClientError::FrameRefused(error)) if error.code == code);
-        hall.judge(Promise::FormerAgentIsOut, refused, session_id, || format!("{}: {said:?}", self.who.name));
+        let said = hall.say(&self.who, &self.client, session_id, Words::Text(cast::LATE_WORD.to_owned())).await;
+        if let Err(error) = said {
+            let refused = matches!(&error, ClientError::FrameRefused(error) if error.code == FrameErrorCode::NotFound);
+            hall.judge(Promise::FormerAgentIsOut, refused, session_id, || format!("{}: {error}", self.who.name));
+        }
     }
 }
 

@@ -50,14 +50,14 @@ const TALKS: [[Turn; 3]; 4] = [
 ];
 
 const STAR_HELLO: Turn = ("你好！我的热蛋糕什么时候到？", "您好！请把订单发给我看看。Please show me the order.");
-const STAR_PICTURE: &str = "It should look like this 👇";
+const STAR_PICTURE: Turn = ("Do they really look like in the picture? 👀", "Which picture? Show me, please.");
 const STAR_TUNNEL: Turn = ("Wait, my train goes into a tunnel 🚇", "No hurry, I am here. 不着急。");
 const STAR_BACK: Turn = ("我回来了，刚才断线了 🙈", "欢迎回来！Nothing is lost, I have every word of yours.");
 const STAR_TRANSFER: Turn =
     ("Could somebody who knows about payments help me?", "Of course. I hand you over to a colleague. 我帮您转接。");
 const STAR_PAYMENT: Turn = ("可以分两次付款吗？", "一个订单只能付一次款。One payment for one order, I am afraid.");
 
-const PICTURE: &str = "Thank you, I see the picture.";
+const PICTURE: &str = "I see it, thank you. Yes, just like that, with butter on top.";
 const CARD: &str = "Thank you, I see the order. It is kept for you until the time to pay is over.";
 /// The customer closes, or asks for it.
 pub(crate) const GOODBYE: Turn = ("That is all, thank you. 谢谢，再见！", "You are welcome. 再见 👋");
@@ -85,7 +85,7 @@ pub(crate) struct StarLines {
 
 pub(crate) const STAR_LINES: StarLines = StarLines {
     hello: STAR_HELLO.0,
-    picture: STAR_PICTURE,
+    picture: STAR_PICTURE.0,
     tunnel: STAR_TUNNEL.0,
     back: STAR_BACK.0,
     transfer: STAR_TRANSFER.0,
@@ -131,7 +131,7 @@ pub(crate) fn greeting(name: &str, is_first: bool) -> String {
 
 /// What an agent answers to a text, and does then.
 pub(crate) fn answer(line: &str) -> (&'static str, Then) {
-    let star = [STAR_HELLO, STAR_TUNNEL, STAR_BACK, STAR_TRANSFER, STAR_PAYMENT];
+    let star = [STAR_HELLO, STAR_PICTURE, STAR_TUNNEL, STAR_BACK, STAR_TRANSFER, STAR_PAYMENT];
     let mut known = TALKS.iter().flatten().chain(&star).chain([&GOODBYE, &PLEASE_CLOSE]);
     let answer = known.find(|(known, _)| *known == line).map_or(NO_IDEA, |(_, answer)| answer);
     let then = if line == STAR_TRANSFER.0 {

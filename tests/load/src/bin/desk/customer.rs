@@ -24,6 +24,8 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(60);
 /// Long enough for an answer to come meanwhile.
 pub(crate) const AWAY_FOR: Duration = Duration::from_millis(2_500);
 const SCORE: u32 = 5;
+/// What a customer needs for a line. Without it a day of a dozen would be over before anything could go wrong.
+const TYPING: Duration = Duration::from_millis(800);
 
 #[derive(Debug)]
 pub(crate) struct Customer {
@@ -74,7 +76,7 @@ impl Customer {
             let sent = self.say(hall, Words::Card(order_no.clone())).await?;
             self.answered(sent).await?;
         }
-        self.say(hall, Words::Text(STAR_LINES.picture.to_owned())).await?;
+        self.ask(hall, STAR_LINES.picture).await?;
         self.show_picture(hall).await?;
         self.ask_and_leave(hall, STAR_LINES.tunnel).await?;
         self.ask_into_a_break(hall, STAR_LINES.back).await?;
@@ -96,7 +98,15 @@ impl Customer {
     }
 
     async fn say(&self, hall: &Hall, words: Words) -> Result<u64, ClientError> {
+        self.types().await?;
         Ok(hall.say(&self.who, &self.client, self.id(), words).await?.seq)
+    }
+
+    /// Nobody answers within the same millisecond.
+    async fn types(&self) -> Result<(), ClientError> {
+        self.client.typing(self.id()).await?;
+        tokio::time::sleep(TYPING).await;
+        Ok(())
     }
 
     /// Waits for a word of an agent after a number.
@@ -128,6 +138,7 @@ impl Customer {
 
     /// The connection breaks between a word and its `sent`.
     async fn ask_into_a_break(&self, hall: &Hall, line: &str) -> Result<(), ClientError> {
+        self.types().await?;
         let speaks = hall.say(&self.who, &self.client, self.id(), Words::Text(line.to_owned()));
         // The word goes first: wishes and breaks come to the client through one queue.
         let breaks = cut_and_return(hall, &self.who, &self.client, &self.api);
@@ -136,16 +147,20 @@ impl Customer {
         let own = self.client.messages(self.id());
         let own = own.iter().filter(|message| matches!(&message.body, Body::Text(text) if text == line));
         let copies = own.count();
+        hall.log().cut_at_sent += 1;
         hall.judge(Promise::LostSentIsThere, copies == 1, self.id(), || format!("{copies} times: {line}"));
         let how = if sent.duplicate {
-            "the service knew it already"
+            "it was stored, and the service knew it"
         } else if sent.at < back_at {
-            "it had been stored, and came back with the replay"
+            "it was stored, and came with the replay"
         } else {
-            "it had been lost, and is stored now"
+            "it was lost, and is stored now"
         };
         let name = &self.who.name;
-        hall.scene(self.id(), format!("{name}'s connection broke before `sent`; the word is sent again: {how}"));
+        hall.scene(
+            self.id(),
+            format!("{name} is back: the connection broke before `sent`, the word is sent again ({how})"),
+        );
         self.answered(sent.seq).await
     }
 

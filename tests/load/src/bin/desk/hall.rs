@@ -115,6 +115,8 @@ pub(crate) struct Log {
     told: BTreeSet<String>,
     /// Connections cut on purpose.
     pub(crate) cuts: usize,
+    /// Those of them right after a word was sent.
+    pub(crate) cut_at_sent: usize,
 }
 
 /// Everybody writes into it.

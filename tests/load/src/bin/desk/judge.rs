@@ -327,7 +327,9 @@ fn judge_agents(conversation: &Conversation, ledger: &mut Ledger) {
                 NoteEvent::Reopened => {}
             }
         } else if message.from.role == ChatRole::Agent && message.from.id.as_deref() != agent {
-            wrong.push(format!("{seq}: {:?} speaks, the agent is {agent:?}", message.from.id));
+            let detail = format!("{seq}: {:?} speaks, the agent is {agent:?}", message.from.id);
+            ledger.judge(Promise::FormerAgentIsOut, false, Some(&conversation.session_id), || detail.clone());
+            wrong.push(detail);
         }
     }
     ledger.judge(Promise::OneAgent, wrong.is_empty(), Some(&conversation.session_id), || wrong.join("; "));

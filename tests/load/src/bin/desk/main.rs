@@ -60,7 +60,7 @@ async fn main() -> ExitCode {
 async fn run(settings: &Settings) -> Result<bool, DemoError> {
     let stack = Stack::from_outputs(settings.outputs())?;
     let api = Api::new(&stack)?;
-    let progress = Arc::new(Progress::new());
+    let progress = Arc::new(Progress::begin());
     let hall = Arc::new(Hall::new(Arc::clone(&progress)));
     let run = format!("desk-{}", jiff::Timestamp::now().as_second());
     progress.say(&format!(

@@ -201,7 +201,9 @@ fn a_second_agent_and_one_who_speaks_out_of_turn_are_noticed() {
     breaks(Promise::OneAgent, |day| note(day, 3, NoteEvent::Reopened));
     breaks(Promise::OneAgent, |day| note(day, 4, NoteEvent::Transferred));
     breaks(Promise::OneAgent, |day| note(day, 0, NoteEvent::Requeued));
-    breaks(Promise::OneAgent, |day| day.conversations[0].history[1].from = who(true, "a2").author());
+    for promise in [Promise::OneAgent, Promise::FormerAgentIsOut] {
+        breaks(promise, |day| day.conversations[0].history[1].from = who(true, "a2").author());
+    }
 }
 
 #[test]
