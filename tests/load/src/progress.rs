@@ -30,12 +30,6 @@ struct Count {
     total: usize,
 }
 
-impl Default for Progress {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Progress {
     pub fn begin() -> Self {
         Self { bars: std::io::stderr().is_terminal().then(MultiProgress::new) }
