@@ -67,18 +67,18 @@ pub(crate) async fn messages(state: &State, request: &Request) -> Result<Respons
     let (party, _) = caller(state, request)?;
     let limit = limit(request, MESSAGES)?;
     let (before, after) = (request.query::<u64>("before")?, request.query::<u64>("after")?);
+    if before.is_some() && after.is_some() {
+        return Err(Problem::validation(Text::new(
+            "before and after exclude each other.",
+            "before 与 after 不能同时使用。",
+        )));
+    }
     let session = session_of(state, &party, &session_id(request)?).await?;
     let head = session.seq;
     let page = match (before, after) {
-        (Some(_), Some(_)) => {
-            return Err(Problem::validation(Text::new(
-                "before and after exclude each other.",
-                "before 与 after 不能同时使用。",
-            )));
-        }
         (None, Some(after)) if after >= head.get() => None,
         (None, Some(after)) => Some(Page::From(Seq::new(after).next())),
-        (Some(before), None) => before.checked_sub(1).map(|last| Page::UpTo(Seq::new(last).min(head))),
+        (Some(before), _) => before.checked_sub(1).map(|last| Page::UpTo(Seq::new(last).min(head))),
         (None, None) => Some(Page::UpTo(head)),
     };
     let mut messages = match page {
