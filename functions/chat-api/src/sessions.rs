@@ -29,11 +29,9 @@ struct ListDocument {
 pub(crate) async fn list(state: &State, request: &Request) -> Result<Response, Problem> {
     let (party, _) = caller(state, request)?;
     let limit = limit(request, SESSIONS)?;
+    let after = request.query::<Place>("cursor")?;
     let (known, place) = match party.side {
-        Side::User => {
-            let after = request.query::<Place>("cursor")?;
-            state.service.desk().sessions_of(&party.id, limit, after.as_ref()).await.map_err(failed)?
-        }
+        Side::User => state.service.desk().sessions_of(&party.id, limit, after.as_ref()).await.map_err(failed)?,
         Side::Agent => (served(state, &party, limit).await?, None),
     };
     let mut items = Vec::with_capacity(known.len());

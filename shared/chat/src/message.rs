@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use kernel::ids::{OrderNo, UserId};
-use kernel::text::Text;
+use kernel::text::{Text, is_invisible};
 use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 use unicode_segmentation::UnicodeSegmentation;
@@ -63,7 +63,7 @@ pub enum Body {
     System(Note),
 }
 
-/// 1 to [`MAX_TEXT_CHARS`] characters, not all of them blank, none of them a control character but line breaks and tabs:
+/// 1 to [`MAX_TEXT_CHARS`] characters, not all of them blank or invisible, none of them a control character but line breaks and tabs:
 /// what is accepted here is stored, pushed and shown the same everywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -214,6 +214,11 @@ impl Note {
     }
 }
 
+/// A control character that is no line break and no tab.
+pub(crate) fn is_broken(char: char) -> bool {
+    char.is_control() && !matches!(char, '\n' | '\t' | '\r')
+}
+
 impl MessageText {
     pub fn as_str(&self) -> &str {
         &self.0
@@ -224,8 +229,8 @@ impl TryFrom<String> for MessageText {
     type Error = ContentError;
 
     fn try_from(text: String) -> Result<Self, ContentError> {
-        let broken = |character: char| character.is_control() && !matches!(character, '\n' | '\t' | '\r');
-        if text.trim().is_empty() || text.chars().any(broken) || text.chars().count() > MAX_TEXT_CHARS {
+        let shows_nothing = text.chars().all(|char| char.is_whitespace() || is_invisible(char));
+        if shows_nothing || text.chars().any(is_broken) || text.chars().count() > MAX_TEXT_CHARS {
             return Err(ContentError("text"));
         }
         Ok(Self(text))
@@ -299,7 +304,17 @@ mod tests {
         {
             assert_eq!(text(good).map(String::from), Ok(good.to_owned()));
         }
-        for bad in ["", " \n", "a\0b", "\u{7}", "\u{1b}[2J", "\u{85}", &"字".repeat(MAX_TEXT_CHARS + 1)] {
+        for bad in [
+            "",
+            " \n",
+            "\u{feff}",
+            "\u{200b}\u{2028}\u{202e}",
+            "a\0b",
+            "\u{7}",
+            "\u{1b}[2J",
+            "\u{85}",
+            &"字".repeat(MAX_TEXT_CHARS + 1),
+        ] {
             assert!(text(bad).is_err(), "{bad:?}");
         }
     }

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use kernel::ids::UserId;
+use kernel::text::is_invisible;
 use kernel::time::{Clock, UnixMillis};
 use serde::{Deserialize, Serialize};
 
 use crate::admission::Blocked;
-use crate::lifecycle::is_invisible;
 use crate::store::{Offers, StoreError};
 
 /// How old the list in memory may be, in milliseconds.

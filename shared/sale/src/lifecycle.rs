@@ -9,6 +9,7 @@ use std::time::Duration;
 use kernel::backoff::full_jitter;
 use kernel::ids::{ActivityId, SkuId, UserId};
 use kernel::money::{Currency, Price};
+use kernel::text::is_invisible;
 use kernel::time::UnixMillis;
 use redis::aio::ConnectionLike;
 use serde::Serialize;
@@ -94,11 +95,6 @@ fn check_title(title: &str) -> Result<(), SpecError> {
         && title.chars().any(char::is_alphanumeric)
         && !title.chars().any(|char| char.is_control() || is_invisible(char));
     if fits { Ok(()) } else { Err(SpecError::Title) }
-}
-
-/// Characters that show nothing, or turn what follows around.
-pub(crate) fn is_invisible(char: char) -> bool {
-    matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 fn check_units(units: i64) -> Result<(), SpecError> {

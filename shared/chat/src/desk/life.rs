@@ -15,6 +15,7 @@ use super::{
     session_key, session_pk, session_row, update, user_pk,
 };
 use crate::ids::{SessionId, Side};
+use crate::message::is_broken;
 use crate::session::{Session, SessionStatus, Step};
 use crate::store::{Item, StoreError, TTL, Transacted, key, number, pause, text, unavailable};
 
@@ -58,7 +59,7 @@ pub struct Rating {
 #[serde(try_from = "u8", into = "u8")]
 pub struct Score(u8);
 
-/// At most [`MAX_COMMENT_CHARS`] characters.
+/// At most [`MAX_COMMENT_CHARS`] characters, none of them a control character but line breaks and tabs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Comment(String);
@@ -67,7 +68,7 @@ pub struct Comment(String);
 pub enum RatingError {
     #[error("a score is a whole number from 1 to 5")]
     Score,
-    #[error("a comment has at most {MAX_COMMENT_CHARS} characters")]
+    #[error("a comment has at most {MAX_COMMENT_CHARS} characters, of control characters line breaks and tabs only")]
     Comment,
 }
 
@@ -89,7 +90,8 @@ impl TryFrom<String> for Comment {
     type Error = RatingError;
 
     fn try_from(comment: String) -> Result<Self, RatingError> {
-        if comment.chars().count() <= MAX_COMMENT_CHARS { Ok(Self(comment)) } else { Err(RatingError::Comment) }
+        let fits = comment.chars().count() <= MAX_COMMENT_CHARS && !comment.chars().any(is_broken);
+        if fits { Ok(Self(comment)) } else { Err(RatingError::Comment) }
     }
 }
 
