@@ -93,30 +93,38 @@ def setup() -> None:
     if not (shutil.which("redis-server") or shutil.which("valkey-server")):
         need("redis-server", "redis-server", "`apt-get install redis-server` or `brew install redis` (7.0 or newer; valkey-server will do)")
     redis_server()
+    # with it chaos turns clocks; without it two rows are skipped
+    if not shutil.which("faketime"):
+        install("faketime")
     make_venv()
 
 
 def need(tool: str, package: str | None, hint: str) -> None:
     """Installs a Debian package for a missing tool where that is possible, else says what to do."""
-    if shutil.which(tool):
-        return
-    if package and os.geteuid() == 0 and shutil.which("apt-get"):
-        say(f"installing {package}")
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        # a packaged redis-server starts itself as a service where there is one to start it: this policy says no
-        policy = Path("/usr/sbin/policy-rc.d")
-        own_policy = not policy.exists()
-        if own_policy:
-            policy.write_text("#!/bin/sh\nexit 101\n")
-            policy.chmod(0o755)
-        try:
-            subprocess.run(["apt-get", "update", "-qq"], check=False, env=environment)
-            subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", package], check=False, env=environment)
-        finally:
-            if own_policy:
-                policy.unlink()
+    if package and not shutil.which(tool):
+        install(package)
     if not shutil.which(tool):
         raise Problem(f"{tool} is missing: {hint}")
+
+
+def install(package: str) -> None:
+    """Nothing where there are no Debian packages, or no right to install any."""
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        return
+    say(f"installing {package}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    # a packaged redis-server starts itself as a service where there is one to start it: this policy says no
+    policy = Path("/usr/sbin/policy-rc.d")
+    own_policy = not policy.exists()
+    if own_policy:
+        policy.write_text("#!/bin/sh\nexit 101\n")
+        policy.chmod(0o755)
+    try:
+        subprocess.run(["apt-get", "update", "-qq"], check=False, env=environment)
+        subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", package], check=False, env=environment)
+    finally:
+        if own_policy:
+            policy.unlink()
 
 
 def make_venv() -> None:

@@ -4,7 +4,7 @@ mod documents;
 mod money;
 mod operations;
 
-use backoffice::StoresConfig;
+use backoffice::{ChangeLog, StoresConfig};
 use kernel::ids::{ActivityId, SkuId, UserId};
 use platform::auth::{AuthConfig, Role, Verifier};
 use platform::boot::{self, Boot};
@@ -49,6 +49,7 @@ impl FromEnv for Config {
 
 pub struct State {
     stores: Stores<RedisConnection>,
+    changes: ChangeLog,
     dead_letters: DeadLetters,
     verifier: Verifier,
 }
@@ -59,6 +60,7 @@ impl State {
         let sqs = aws_sdk_sqs::Client::new(&boot.aws);
         let (stores, verifier) = tokio::try_join!(config.stores.open(boot), boot.verifier(&config.auth))?;
         Ok(Self {
+            changes: ChangeLog::new(stores.offers.clone()),
             stores,
             dead_letters: DeadLetters::new(sqs, config.order_dlq_url.clone(), config.order_queue_url.clone()),
             verifier,
@@ -211,12 +213,9 @@ async fn changes(state: &State, request: &Request, subject: &str) -> Result<Resp
     Response::json(200, &ChangesDocument::from(page.map_err(|error| failed(&error.into()))?))
 }
 
-/// Notes what an admin does, besides what rows say. A note that fails is only logged: most are about what is done already.
+/// Notes what an admin does, besides what rows say.
 async fn note(state: &State, subject: &str, admin: &UserId, action: String, what: &impl serde::Serialize) {
-    let noted = state.stores.offers.log(subject, admin, state.stores.clock.now(), action, what).await;
-    if let Err(error) = noted {
-        tracing::error!(by = %admin, error = &error as &dyn std::error::Error, "an action is not in the change log");
-    }
+    state.changes.note(subject, admin, state.stores.clock.now(), action, None, what).await;
 }
 
 /// What was changed, or why nothing was.

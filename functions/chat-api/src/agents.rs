@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use backoffice::SYSTEM;
 use chat::desk::agents::{Agent, AgentStatus, MAX_CAPACITY};
 use chat::ids::SessionId;
 use kernel::ids::UserId;
@@ -63,7 +64,7 @@ pub(crate) async fn everybody(state: &State, request: &Request) -> Result<Respon
     Response::json(200, &AgentsDocument { agents, waiting })
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AgentBody {
     capacity: u32,
@@ -80,8 +81,12 @@ pub(crate) async fn set_capacity(state: &State, request: &Request) -> Result<Res
             format!("capacity 的取值范围为 0 到 {MAX_CAPACITY}。"),
         )));
     }
+    let before = state.service.desk().agent(&agent_id).await.map_err(failed)?;
     let agent = state.service.desk().set_capacity(&agent_id, capacity).await.map_err(failed)?;
     tracing::info!(admin = %admin.id, %agent_id, capacity, "capacity set");
+    let before = before.map(|before| AgentBody { capacity: before.capacity });
+    let action = format!("put-agent {agent_id}");
+    state.changes.note(SYSTEM, &admin.id, state.clock.now(), action, before.as_ref(), &AgentBody { capacity }).await;
     let claimed = state.service.drain(state.clock.now().plus_millis(DRAIN_MILLIS)).await;
     tracing::info!(claimed, "drained");
     // As they are now, with what they have just been given.

@@ -7,7 +7,7 @@ mod agents;
 mod sessions;
 mod uploads;
 
-use backoffice::DeskConfig;
+use backoffice::{ChangeLog, DeskConfig};
 use chat::ids::{Party, SessionId};
 use chat::session::Session;
 use chat::tickets::{Holder, Tickets};
@@ -17,34 +17,41 @@ use platform::auth::{AuthConfig, Principal, Role, Verifier};
 use platform::boot::{self, Boot};
 use platform::config::{Env, FromEnv, Noted};
 use platform::http::{Problem, Request, Response, Text};
+use sale::store::Offers;
 use serde::{Deserialize, Serialize};
 
 pub struct Config {
     desk: DeskConfig,
+    offers_table: String,
     auth: AuthConfig,
 }
 
 impl FromEnv for Config {
     fn from_env(env: &mut Env) -> Result<Self, Noted> {
         let desk = DeskConfig::from_env(env);
+        let offers_table = env.required("OFFERS_TABLE");
         let auth = AuthConfig::from_env(env);
-        Ok(Self { desk: desk?, auth: auth? })
+        Ok(Self { desk: desk?, offers_table: offers_table?, auth: auth? })
     }
 }
 
 pub struct State {
     pub service: Service,
     pub tickets: Tickets,
+    /// What admins change here stands beside what they change in sales.
+    pub changes: ChangeLog,
     pub verifier: Verifier,
     pub clock: Clock,
 }
 
 impl State {
     pub async fn start(boot: &Boot<Config>) -> Result<Self, boot::Error> {
-        let Config { desk, auth } = &boot.config;
+        let Config { desk, offers_table, auth } = &boot.config;
+        let dynamo = aws_sdk_dynamodb::Client::new(&boot.aws);
         Ok(Self {
             service: desk.open(boot)?,
-            tickets: Tickets::new(aws_sdk_dynamodb::Client::new(&boot.aws), desk.connections_table().to_owned()),
+            tickets: Tickets::new(dynamo.clone(), desk.connections_table().to_owned()),
+            changes: ChangeLog::new(Offers::new(dynamo, offers_table.clone())),
             verifier: boot.verifier(auth).await?,
             clock: Clock::System,
         })

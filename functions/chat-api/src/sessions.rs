@@ -1,11 +1,13 @@
 //! Sessions as their members see them: the list, the history, the rating.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use chat::desk::life::{Comment, Rating, Score};
 use chat::desk::read::{Known, Page, Place};
 use chat::frames::server::{MessageDocument, SessionDocument};
 use chat::ids::{Party, Seq, SessionId, Side};
+use chat::session::SessionStatus;
 use kernel::time::Rfc3339;
 use platform::auth::Role;
 use platform::http::{Problem, Request, Response, Text};
@@ -21,9 +23,18 @@ const MAX_PAGE: u8 = 100;
 /// `GET /api/chat/sessions`.
 #[derive(Serialize)]
 struct ListDocument {
-    items: Vec<SessionDocument>,
+    items: Vec<ListedDocument>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ListedDocument {
+    #[serde(flatten)]
+    session: SessionDocument,
+    /// For its customer, while it is closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rating: Option<RatingDocument>,
 }
 
 pub(crate) async fn list(state: &State, request: &Request) -> Result<Response, Problem> {
@@ -34,11 +45,22 @@ pub(crate) async fn list(state: &State, request: &Request) -> Result<Response, P
         Side::User => state.service.desk().sessions_of(&party.id, limit, after.as_ref()).await.map_err(failed)?,
         Side::Agent => (served(state, &party, limit).await?, None),
     };
+    let mut ratings = match party.side {
+        Side::User => {
+            let closed = known.iter().filter(|known| known.session.status == SessionStatus::Closed);
+            state.service.desk().ratings(closed.map(|known| &known.session.session_id)).await.map_err(failed)?
+        }
+        Side::Agent => HashMap::new(),
+    };
     let mut items = Vec::with_capacity(known.len());
     for known in &known {
         // Only what waits has a place, and of one user that is one at most.
         let position = state.service.position(&known.session).await.map_err(failed)?;
-        items.push(SessionDocument::new(known, position, request.language()));
+        let session_id = &known.session.session_id;
+        items.push(ListedDocument {
+            session: SessionDocument::new(known, position, request.language()),
+            rating: ratings.remove(session_id).map(|rating| RatingDocument::new(session_id, rating)),
+        });
     }
     Response::json(200, &ListDocument { items, cursor: place.as_ref().map(Place::encode) })
 }
@@ -100,12 +122,18 @@ struct RatingBody {
 /// `POST /api/chat/sessions/{sessionId}/rate`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct RatingDocument<'a> {
-    session_id: &'a SessionId,
+struct RatingDocument {
+    session_id: SessionId,
     score: Score,
     #[serde(skip_serializing_if = "Option::is_none")]
-    comment: Option<&'a Comment>,
+    comment: Option<Comment>,
     rated_at: Rfc3339,
+}
+
+impl RatingDocument {
+    fn new(session_id: &SessionId, Rating { score, comment, rated_at }: Rating) -> Self {
+        Self { session_id: session_id.clone(), score, comment, rated_at: Rfc3339(rated_at) }
+    }
 }
 
 pub(crate) async fn rate(state: &State, request: &Request) -> Result<Response, Problem> {
@@ -124,13 +152,7 @@ pub(crate) async fn rate(state: &State, request: &Request) -> Result<Response, P
         score = u8::from(rating.score),
         "rated"
     );
-    let document = RatingDocument {
-        session_id: &session.session_id,
-        score: rating.score,
-        comment: rating.comment.as_ref(),
-        rated_at: Rfc3339(rating.rated_at),
-    };
-    Response::json(200, &document)
+    Response::json(200, &RatingDocument::new(&session.session_id, rating))
 }
 
 fn limit(request: &Request, default: u8) -> Result<u8, Problem> {

@@ -255,9 +255,11 @@ where
     async fn activities(&mut self) -> Result<(), SaleError> {
         let now = self.stores.clock.now();
         let activities = in_turn(self.stores.offers.activities().await?, now);
-        // Rows first: no gate that does not answer may keep a sale open.
+        // Buyers are judged by the gate's clock, so one of ours that runs ahead ends no sale. Rows first all the same: no gate that
+        // does not answer may keep a sale open.
+        let over_by = self.stores.gate.now().await.map_or(now, |at_the_gate| at_the_gate.min(now));
         for activity in &activities {
-            let result = self.close(activity, now).await;
+            let result = self.close(activity, over_by).await;
             self.note("close", result);
         }
         for activity in &activities {

@@ -21,12 +21,19 @@ pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(150);
 pub(crate) const PLENTY: u64 = 1_000;
 /// What a sweep of ours is told that it has. It keeps the last 12 s for itself, and its lease as long as this.
 const SHORT_SWEEP: Duration = Duration::from_secs(25);
+/// To pay, where there is hardly time to.
+const HASTE_SECS: u32 = 3;
 /// A queue that does not answer.
 pub(crate) const NO_QUEUE: &str = "http://127.0.0.1:9/000000000000/nowhere";
 
 /// A sale that has enough for everybody.
 pub(crate) async fn plenty() -> Shop {
     Shop::open(Offer { total: PLENTY, ..Offer::default() }).await
+}
+
+/// A sale where there is hardly time to pay.
+pub(crate) async fn hasty() -> Shop {
+    Shop::open(Offer { total: PLENTY, pay_window_secs: HASTE_SECS, ..Offer::default() }).await
 }
 
 // ------------------------------------------------------------------------------- functions
@@ -99,6 +106,19 @@ pub(crate) async fn unpaid(buyer: &Buyer, request_id: &str) -> OrderNo {
     order_no.parse().unwrap()
 }
 
+/// In a hasty sale, an order that ran out of time and that nobody was reminded of. Nobody sweeps, so it stays so.
+pub(crate) async fn run_out<'a>(shop: &'a Shop, buyer: &Buyer) -> (Broom<'a>, OrderNo) {
+    let buy = FunctionProcess::start_with(&shop.local, "buy", &[("ORDER_QUEUE_URL", NO_QUEUE)]).await;
+    buy.invoke(&buyer.buy_event(1, "k1")).await;
+    let order_no = hold_of(shop, buyer).await;
+    let message = (&shop.row(&order_no).await.unwrap()).into();
+    let consumer = FunctionProcess::start_with(&shop.local, "consumer", &[("REMINDER_QUEUE_URL", NO_QUEUE)]).await;
+    let broom = Broom::take(&shop.local).await;
+    consumer.invoke(&e2e::events::orders(&[message])).await;
+    pass(Duration::from_millis(200 + u64::from(HASTE_SECS) * 1_000)).await;
+    (broom, order_no)
+}
+
 /// Everybody has been told of an order, the gate too.
 pub(crate) async fn acquitted(shop: &Shop, order_no: &OrderNo) -> OrderRow {
     eventually(&format!("everybody hears of {order_no}"), SETTLED_WITHIN, async || {
@@ -159,16 +179,23 @@ impl<'a> Broom<'a> {
     pub(crate) async fn dies(&self, point: &str) -> Option<i32> {
         let changed = [(CRASH_AT, point)];
         let mut sweep = FunctionProcess::start_for(self.local, "sweep", &changed, SHORT_SWEEP).await;
-        // Taken again by force, since a killed sweep's lease outlives it; then let go for this one alone.
-        let far = millis().plus_secs(3_600);
-        self.local.offers().lease(Self::LEASE, &self.owner, far, far).await.unwrap();
-        self.local.offers().end_lease(Self::LEASE, &self.owner).await.unwrap();
-        let tick: Pending = sweep.send(&json!({}));
+        let tick = self.lend(&sweep).await;
         sweep.dies_at_or_answers(point, tick).await.then(|| sweep.pid())
+    }
+
+    /// Lets a sweep of ours run, and nobody else.
+    pub(crate) async fn lend(&self, sweep: &FunctionProcess) -> Pending {
+        self.free().await;
+        sweep.send(&json!({}))
     }
 
     /// Anybody may sweep.
     pub(crate) async fn let_go(self) {
+        self.free().await;
+    }
+
+    /// Taken again by force, since a killed sweep's lease outlives it.
+    async fn free(&self) {
         let far = millis().plus_secs(3_600);
         self.local.offers().lease(Self::LEASE, &self.owner, far, far).await.unwrap();
         self.local.offers().end_lease(Self::LEASE, &self.owner).await.unwrap();

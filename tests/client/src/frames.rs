@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ClientError;
-use crate::documents::{OrderStatus, ResultStatus};
+use crate::documents::{OrderStatus, Rating, ResultStatus};
 
 /// What a client sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -327,6 +327,9 @@ pub struct SessionFrame {
     pub last_message: Option<String>,
     pub last_time: Timestamp,
     pub created_at: Timestamp,
+    /// What its customer gave. Only in their list, never in a frame, and only while it is closed.
+    #[serde(default)]
+    pub rating: Option<Box<Rating>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]

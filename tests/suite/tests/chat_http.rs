@@ -1,14 +1,16 @@
 //! The chat over HTTP: who may ask, what is answered, and that whatever is not theirs is not there.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test file: its helpers fail the test too")]
 
+use backoffice::{ChangeLog, SYSTEM};
 use chat::tickets::{Ticket, Tickets};
 use client::{Jwt, Role, Secret as ClientSecret, TokenBuilder};
 use platform::auth::{AuthConfig, Verifier};
 use platform::http::Request;
 use platform::secrets::Secret;
+use sale::store::Offers;
 use serde_json::{Value, json};
 use suite::chat_house::{ChatHouse, START, types};
-use suite::dynamo::CONNECTIONS;
+use suite::dynamo::{CONNECTIONS, OFFERS};
 
 const KEY: &str = "a shared secret of more than thirty-two bytes";
 const SESSIONS: &str = "GET /api/chat/sessions";
@@ -82,6 +84,7 @@ impl Desk {
         let api = chat_api::State {
             service: house.another_service(),
             tickets: Tickets::new(house.dynamo.client.clone(), CONNECTIONS.to_owned()),
+            changes: ChangeLog::new(Offers::new(house.dynamo.client.clone(), OFFERS.to_owned())),
             verifier: Verifier::new(&config, &keys).unwrap(),
             clock: house.clock.clone(),
         };
@@ -120,6 +123,11 @@ impl Desk {
 
     async fn close(&self, id: &str, session_id: &str) {
         let frame = json!({"type": "close", "sessionId": session_id});
+        assert!(types(&self.house.say(id, &frame.to_string()).await).contains(&"session"));
+    }
+
+    async fn reopen(&self, id: &str, session_id: &str) {
+        let frame = json!({"type": "open", "sessionId": session_id});
         assert!(types(&self.house.say(id, &frame.to_string()).await).contains(&"session"));
     }
 }
@@ -274,6 +282,11 @@ async fn a_session_is_rated_when_it_is_closed_and_may_be_again() {
     ] {
         assert_eq!(rate(bad.clone()).await, Err((400, "VALIDATION")), "{bad}");
     }
+    // The customer sees what they gave, as long as nothing new is to be rated.
+    let listed = async || desk.ask(Call::of(Role::User, "u1", SESSIONS)).await.unwrap()["items"][0]["rating"].clone();
+    assert_eq!(listed().await, again);
+    desk.reopen("c-u1", &session).await;
+    assert_eq!(listed().await, Value::Null);
     let agent = Call::of(Role::Agent, "u1", RATE).session(&session).body(json!({"score": 5}));
     assert_eq!(desk.ask(agent).await, Err((403, "FORBIDDEN")));
 }
@@ -338,6 +351,14 @@ async fn a_capacity_that_grows_is_used_at_once() {
         assert_eq!(desk.ask(call).await, Err((403, "FORBIDDEN")));
     }
     assert_eq!(desk.user("u1", AGENTS).await, Err((403, "FORBIDDEN")));
+
+    // It is among what admins did, and what was refused is not.
+    let offers = Offers::new(desk.house.dynamo.client.clone(), OFFERS.to_owned());
+    let noted = offers.changes_of(SYSTEM, 100, None).await.unwrap().items;
+    let noted: Vec<_> =
+        noted.iter().map(|it| (it.by.as_str(), it.action.as_str(), it.before.as_deref(), &*it.after)).collect();
+    let (made, raised) = (r#"{"capacity":0}"#, r#"{"capacity":2}"#);
+    assert_eq!(noted, [("a1", "put-agent g1", None, made), ("a1", "put-agent g1", Some(made), raised)]);
 }
 
 #[tokio::test]

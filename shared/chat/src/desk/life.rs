@@ -3,6 +3,8 @@
 //! A user has one session at a time that is not closed. The pointer that says which is written in the same transaction as the
 //! session, so of two openings at once one makes it and the other finds it.
 
+use std::collections::HashMap;
+
 use aws_sdk_dynamodb::types::{ConditionCheck, ReturnValue, TransactWriteItem};
 use kernel::crash;
 use kernel::ids::UserId;
@@ -17,7 +19,7 @@ use super::{
 use crate::ids::{SessionId, Side};
 use crate::message::is_broken;
 use crate::session::{Session, SessionStatus, Step};
-use crate::store::{Item, StoreError, TTL, Transacted, key, number, pause, text, unavailable};
+use crate::store::{Item, PK, StoreError, TTL, Transacted, key, number, pause, text, unavailable};
 
 /// How long a day's counter is kept: until no clock anywhere is still in that day.
 const COUNTER_SECS: i64 = 3 * 24 * 60 * 60;
@@ -206,8 +208,22 @@ impl Desk {
         Ok(self.table.transact(actions).await? == crate::store::Written::Done(()))
     }
 
-    pub async fn rating(&self, session_id: &SessionId) -> Result<Option<Rating>, StoreError> {
-        self.table.get(rating_key(session_id)).await?.map(parse).transpose()
+    /// What customers thought of these sessions; one that was not rated is left out.
+    pub async fn ratings(
+        &self,
+        session_ids: impl IntoIterator<Item = &SessionId>,
+    ) -> Result<HashMap<SessionId, Rating>, StoreError> {
+        let mut by_pk: HashMap<String, &SessionId> = session_ids.into_iter().map(|id| (session_pk(id), id)).collect();
+        let keys: Vec<_> = by_pk.values().map(|session_id| rating_key(session_id)).collect();
+        if keys.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let rows = self.table.get_all(keys).await?.into_iter();
+        rows.filter_map(|row| {
+            let session_id = by_pk.remove(row.get(PK)?.as_s().ok()?)?;
+            Some(parse(row).map(|rating| (session_id.clone(), rating)))
+        })
+        .collect()
     }
 
     /// The session that a pointer names as not closed.

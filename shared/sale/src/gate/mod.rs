@@ -439,6 +439,12 @@ where
         read_loading(&script::LOAD_FINISH.run(&self.connection, &[&keys.book], &args).await?)
     }
 
+    /// The time by the clock that buyers are judged by.
+    pub async fn now(&self) -> Result<UnixMillis, GateError> {
+        let (secs, micros): (i64, i64) = redis::cmd("TIME").query_async(&mut self.connection.clone()).await?;
+        Ok(UnixMillis::new(secs * 1_000 + micros / 1_000))
+    }
+
     /// The counts; None when the gate has no such offer.
     pub async fn counters(&self, offer: &OfferId) -> Result<Option<Counters>, GateError> {
         let mut command = redis::cmd("HMGET");

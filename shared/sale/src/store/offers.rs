@@ -401,16 +401,18 @@ impl Offers {
     }
 
     /// Notes what somebody did to `subject`, or to [`SYSTEM`], beside what changed its rows.
-    pub async fn log(
+    pub async fn log<T: Serialize>(
         &self,
         subject: &str,
         by: &UserId,
         at: UnixMillis,
         action: String,
-        what: &impl Serialize,
+        before: Option<&T>,
+        after: &T,
     ) -> Result<(), StoreError> {
-        let after = serde_json::to_string(what).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let change = Change { by: by.clone(), at, action, before: None, after };
+        let document = |what: &T| serde_json::to_string(what).map_err(|error| StoreError::Corrupt(error.to_string()));
+        let before = before.map(document).transpose()?;
+        let change = Change { by: by.clone(), at, action, before, after: document(after)? };
         for n in 0..SAME_MILLISECOND {
             // The same may be done twice in one millisecond, and both are noted.
             let sk = format!("{:013}#{}#{n}", change.at.get(), change.action);

@@ -11,8 +11,8 @@ use sale::store::payments::PaymentState;
 use serde_json::Value;
 
 use crate::hands::{
-    Broom, NO_QUEUE, PLENTY, SETTLED_WITHIN, acquitted, at_the_cashier, decided, deliver, dies, hold_of, made_once,
-    pass, plenty, unpaid, unsent, until,
+    Broom, PLENTY, SETTLED_WITHIN, acquitted, at_the_cashier, decided, deliver, dies, hasty, hold_of, made_once, pass,
+    plenty, run_out, unpaid, unsent, until,
 };
 use crate::row::Seen;
 use crate::stream::{Stream, insist};
@@ -99,7 +99,7 @@ pub(crate) async fn cancel() -> Seen {
 pub(crate) async fn due(point: &'static str) -> Seen {
     let shop = match point {
         // That step is about orders that run out of time.
-        "due.after_transaction" => Shop::open(Offer { total: PLENTY, pay_window_secs: 3, ..Offer::default() }).await,
+        "due.after_transaction" => hasty().await,
         _ => plenty().await,
     };
     let stream = Stream::of(&shop);
@@ -107,19 +107,7 @@ pub(crate) async fn due(point: &'static str) -> Seen {
         let buyer = shop.buyer(&format!("due{n}"));
         let mut due = FunctionProcess::start_with(&shop.local, "order-due", &[(CRASH_AT, point)]).await;
         let (broom, order_no) = match point {
-            "due.after_transaction" => {
-                let no_reminder = [("ORDER_QUEUE_URL", NO_QUEUE)];
-                let buy = FunctionProcess::start_with(&shop.local, "buy", &no_reminder).await;
-                buy.invoke(&buyer.buy_event(1, "k1")).await;
-                let order_no = hold_of(&shop, &buyer).await;
-                let message = (&shop.row(&order_no).await.unwrap()).into();
-                let consumer =
-                    FunctionProcess::start_with(&shop.local, "consumer", &[("REMINDER_QUEUE_URL", NO_QUEUE)]).await;
-                let broom = Broom::take(&shop.local).await;
-                consumer.invoke(&events::orders(&[message])).await;
-                pass(Duration::from_millis(3_200)).await;
-                (broom, order_no)
-            }
+            "due.after_transaction" => run_out(&shop, &buyer).await,
             _ => {
                 let (order_no, payment) = at_the_cashier(&buyer, "k1").await;
                 let notice = events::paid(&shop.local, &payment, &format!("tx-{n}-{}", shop.activity_id));

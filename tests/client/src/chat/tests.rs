@@ -179,6 +179,7 @@ fn session(status: SessionStatus, head: u64) -> SessionFrame {
         last_message: None,
         last_time: at,
         created_at: at,
+        rating: None,
     }
 }
 

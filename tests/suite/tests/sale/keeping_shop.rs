@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sale::admission::Refusal;
 use sale::buy::Bought;
+use sale::follow::Told;
 use sale::lifecycle::{self, Command, Edit, EditRefusal, OfferSpec};
 use sale::offer::{SaleState, UNLIMITED_TOTAL};
 use sale::order::OrderStatus;
@@ -150,9 +151,9 @@ async fn the_log_loses_nothing_and_is_shown_page_by_page() {
     let sale = TestSale::closed().await;
     let (offers, at) = (&sale.stores.offers, sale.now());
     for n in 0..3 {
-        offers.log(SYSTEM, &admin(), at, "redrive".to_owned(), &n).await.unwrap();
+        offers.log(SYSTEM, &admin(), at, "redrive".to_owned(), None, &n).await.unwrap();
     }
-    offers.log(SYSTEM, &admin(), at.plus_millis(1), "redrive".to_owned(), &3).await.unwrap();
+    offers.log(SYSTEM, &admin(), at.plus_millis(1), "redrive".to_owned(), None, &3).await.unwrap();
     let (mut found, mut cursor) = (Vec::new(), None);
     for _ in 0..3 {
         let page = offers.changes_of(SYSTEM, 3, cursor.as_ref()).await.unwrap();
@@ -166,22 +167,41 @@ async fn the_log_loses_nothing_and_is_shown_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_sale_closes_by_the_clock() {
+async fn a_sale_closes_by_the_clock_of_the_gate() {
     let sale = TestSale::closed().await;
     done(sale.put_activity(-60, 600).await);
     done(sale.put_offer(&spec(10, 1)).await);
     done(sale.preheat().await);
     sale.bought("u1", 1, "k").await;
     sale.deliver().await;
-    sale.pass_secs(598);
+    // Our clock runs ahead, and the gate sells on.
+    sale.pass_secs(601);
     assert_eq!(sale.sweep().await.closed, 0);
-    sale.pass_secs(3);
+    sale.bought("u2", 1, "k").await;
+    sale.deliver().await;
+    let activity = done(sale.put_activity(-660, -600).await);
+    while sale.stores.gate.now().await.unwrap() < activity.rules.ends_at {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     assert_eq!(sale.sweep().await.closed, 1);
     let offer = sale.offer_row().await;
     assert_eq!(offer.state, SaleState::Closed);
-    assert_eq!(sale.buy("u2", 1, "k").await, refused(Refusal::Ended { ends_at: offer.rules.ends_at }));
+    assert_eq!(sale.buy("u3", 1, "k").await, refused(Refusal::Ended { ends_at: offer.rules.ends_at }));
     assert_eq!(sale.sweep().await.closed, 0);
     sale.assert_sound().await;
+}
+
+/// A gate that does not answer keeps no sale open.
+#[tokio::test]
+async fn a_sale_closes_without_its_gate() {
+    let sale = TestSale::closed().await;
+    done(sale.put_activity(-60, 600).await);
+    done(sale.put_offer(&spec(10, 1)).await);
+    done(sale.preheat().await);
+    sale.pass_secs(601);
+    let (swept, _) = sale.sweep_telling(&sale.cut_from_gate(), Told::Stored).await;
+    assert_eq!(swept.closed, 1);
+    assert_eq!(sale.offer_row().await.state, SaleState::Closed);
 }
 
 #[tokio::test]
