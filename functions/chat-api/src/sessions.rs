@@ -56,10 +56,10 @@ pub(crate) async fn list(state: &State, request: &Request) -> Result<Response, P
     for known in &known {
         // Only what waits has a place, and of one user that is one at most.
         let position = state.service.position(&known.session).await.map_err(failed)?;
-        let session_id = &known.session.session_id;
+        let id = &known.session.session_id;
         items.push(ListedDocument {
             session: SessionDocument::new(known, position, request.language()),
-            rating: ratings.remove(session_id).map(|rating| RatingDocument::new(session_id, rating)),
+            rating: ratings.remove(id).map(|rating| RatingDocument::new(id, rating)),
         });
     }
     Response::json(200, &ListDocument { items, cursor: place.as_ref().map(Place::encode) })
@@ -131,8 +131,8 @@ struct RatingDocument {
 }
 
 impl RatingDocument {
-    fn new(session_id: &SessionId, Rating { score, comment, rated_at }: Rating) -> Self {
-        Self { session_id: session_id.clone(), score, comment, rated_at: Rfc3339(rated_at) }
+    fn new(of: &SessionId, Rating { score, comment, rated_at }: Rating) -> Self {
+        Self { session_id: of.clone(), score, comment, rated_at: Rfc3339(rated_at) }
     }
 }
 
