@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use backoffice::SYSTEM;
+use chat::StoreError;
 use chat::desk::agents::{Agent, AgentStatus, MAX_CAPACITY};
 use chat::ids::SessionId;
 use kernel::ids::UserId;
@@ -81,8 +82,7 @@ pub(crate) async fn set_capacity(state: &State, request: &Request) -> Result<Res
             format!("capacity 的取值范围为 0 到 {MAX_CAPACITY}。"),
         )));
     }
-    let before = state.service.desk().agent(&agent_id).await.map_err(failed)?;
-    let agent = state.service.desk().set_capacity(&agent_id, capacity).await.map_err(failed)?;
+    let before = state.service.desk().set_capacity(&agent_id, capacity).await.map_err(failed)?;
     tracing::info!(admin = %admin.id, %agent_id, capacity, "capacity set");
     let before = before.map(|before| AgentBody { capacity: before.capacity });
     let action = format!("put-agent {agent_id}");
@@ -90,6 +90,7 @@ pub(crate) async fn set_capacity(state: &State, request: &Request) -> Result<Res
     let claimed = state.service.drain(state.clock.now().plus_millis(DRAIN_MILLIS)).await;
     tracing::info!(claimed, "drained");
     // As they are now, with what they have just been given.
-    let agent = state.service.desk().agent(&agent_id).await.map_err(failed)?.unwrap_or(agent);
+    let agent = state.service.desk().agent(&agent_id).await.and_then(|agent| agent.ok_or(StoreError::Missing));
+    let agent = agent.map_err(failed)?;
     Response::json(200, &AgentDocument::new(&agent, state.clock.now()))
 }

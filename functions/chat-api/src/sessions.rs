@@ -43,7 +43,7 @@ pub(crate) async fn list(state: &State, request: &Request) -> Result<Response, P
     let after = request.query::<Place>("cursor")?;
     let (known, place) = match party.side {
         Side::User => state.service.desk().sessions_of(&party.id, limit, after.as_ref()).await.map_err(failed)?,
-        Side::Agent => (served(state, &party, limit).await?, None),
+        Side::Agent => (served(state, &party).await?, None),
     };
     let mut ratings = match party.side {
         Side::User => {
@@ -66,13 +66,12 @@ pub(crate) async fn list(state: &State, request: &Request) -> Result<Response, P
 }
 
 /// What is open with an agent, the last spoken in first. An agent has as many as their capacity, so there is one page.
-async fn served(state: &State, party: &Party, limit: u8) -> Result<Vec<Known>, Problem> {
+async fn served(state: &State, party: &Party) -> Result<Vec<Known>, Problem> {
     let Some(agent) = state.service.desk().agent(&party.id).await.map_err(failed)? else { return Ok(Vec::new()) };
     let mut known = state.service.desk().known(&agent.sessions).await.map_err(failed)?;
     // Read after the agent: one may have gone to somebody else in between.
     known.retain(|known| known.session.has_member(party));
     known.sort_by_key(|known| Reverse((known.session.last_time, known.session.session_id.clone())));
-    known.truncate(usize::from(limit));
     Ok(known)
 }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use kernel::ids::{OrderNo, UserId};
-use kernel::text::{Text, is_invisible};
+use kernel::text::{Text, shows_nothing};
 use kernel::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 use unicode_segmentation::UnicodeSegmentation;
@@ -229,8 +229,7 @@ impl TryFrom<String> for MessageText {
     type Error = ContentError;
 
     fn try_from(text: String) -> Result<Self, ContentError> {
-        let shows_nothing = text.chars().all(|char| char.is_whitespace() || is_invisible(char));
-        if shows_nothing || text.chars().any(is_broken) || text.chars().count() > MAX_TEXT_CHARS {
+        if shows_nothing(&text) || text.chars().any(is_broken) || text.chars().count() > MAX_TEXT_CHARS {
             return Err(ContentError("text"));
         }
         Ok(Self(text))
@@ -300,7 +299,8 @@ mod tests {
 
     #[test]
     fn a_text_is_what_a_reader_can_read() {
-        for good in ["你好", " hi\n\tthere\r\n", "👩‍👩‍👧", "e\u{301}", "\u{202e}x", &"字".repeat(MAX_TEXT_CHARS)]
+        for good in
+            ["你好", " hi\n\tthere\r\n", "👩‍👩‍👧", "e\u{301}", "\u{202e}x", "❤\u{fe0f}", &"字".repeat(MAX_TEXT_CHARS)]
         {
             assert_eq!(text(good).map(String::from), Ok(good.to_owned()));
         }
@@ -309,6 +309,9 @@ mod tests {
             " \n",
             "\u{feff}",
             "\u{200b}\u{2028}\u{202e}",
+            "\u{ad}",
+            "\u{2800} \u{3164}",
+            "\u{fe0f}\u{e0041}",
             "a\0b",
             "\u{7}",
             "\u{1b}[2J",

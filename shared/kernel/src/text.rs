@@ -84,6 +84,21 @@ pub fn is_invisible(char: char) -> bool {
     matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
+/// Whether nobody would see anything of it: nothing but blanks, and what Unicode says is not shown by itself
+/// (Default_Ignorable_Code_Point, the fillers and the empty braille pattern). Within a text such characters have their uses.
+pub fn shows_nothing(text: &str) -> bool {
+    text.chars().all(|char| {
+        char.is_whitespace()
+            || is_invisible(char)
+            || matches!(
+                char,
+                '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+                    | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
+                    | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+            )
+    })
+}
+
 /// A sentence in every language.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Text {

@@ -320,6 +320,21 @@ async fn a_form_is_for_an_image_of_a_session_that_is_not_closed() {
     assert_eq!(form("image/png", json!(9)).await, Err((409, "SESSION_STATE")));
 }
 
+/// A desk shows all its conversations at once: an agent has no next page to ask for.
+#[tokio::test]
+async fn an_agent_sees_everything_they_serve() {
+    const MANY: usize = 23;
+    let desk = Desk::open().await;
+    let call = Call::of(Role::Admin, "a1", AGENT).agent("g1").body(json!({"capacity": MANY}));
+    desk.ask(call).await.unwrap();
+    desk.house.agent("c-g1", "g1").await;
+    for n in 0..MANY {
+        desk.session_of(&format!("u{n}")).await;
+    }
+    let listed = desk.ask(Call::of(Role::Agent, "g1", SESSIONS)).await.unwrap();
+    assert_eq!((listed["items"].as_array().unwrap().len(), &listed["cursor"]), (MANY, &Value::Null));
+}
+
 #[tokio::test]
 async fn a_capacity_that_grows_is_used_at_once() {
     let desk = Desk::open().await;

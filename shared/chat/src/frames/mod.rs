@@ -19,7 +19,7 @@ mod transfer;
 mod typing;
 
 use kernel::text::Text;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use ack::Ack;
 pub use auth::{Auth, Credentials, Token};
@@ -57,6 +57,11 @@ pub enum ClientFrame {
     Status(Status),
     Transfer(Transfer),
     Close(Close),
+}
+
+/// Of a member that may be left out: what it is, and not null.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// What has to be read to answer a frame, in one call with the sender's connection.
@@ -248,6 +253,9 @@ mod tests {
             r#"{"type":"result_ack","orderNo":"SK1\u0000"}"#,
             r#"{"type":"result_ack","orderNo":"SK1","orderStatus":"a#b"}"#,
             r#"{"type":"result_ack","orderNo":"SK1","seen":true}"#,
+            r#"{"type":"open","sessionId":null}"#,
+            r#"{"type":"text","sessionId":"s1","content":"a","clientMsgId":null}"#,
+            r#"{"type":"transfer","sessionId":"s1","to":null}"#,
             &deep,
             &deep_list,
             &format!(r#"{{"type":"sync","sessions":{{{many}}}}}"#),

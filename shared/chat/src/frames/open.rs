@@ -12,6 +12,7 @@ use crate::store::StoreError;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Open {
     /// One to be opened again.
+    #[serde(default, deserialize_with = "super::given")]
     pub(super) session_id: Option<SessionId>,
 }
 

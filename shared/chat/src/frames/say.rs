@@ -18,6 +18,7 @@ pub struct Say<T> {
     pub(super) session_id: SessionId,
     content: T,
     /// The same on every try. Without one a message that is sent again may be stored again.
+    #[serde(default, deserialize_with = "super::given")]
     pub(super) client_msg_id: Option<ClientMsgId>,
 }
 

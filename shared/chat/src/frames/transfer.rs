@@ -14,6 +14,7 @@ use crate::store::StoreError;
 pub struct Transfer {
     pub(super) session_id: SessionId,
     /// An agent; without one the best of the others, or the queue.
+    #[serde(default, deserialize_with = "super::given")]
     to: Option<UserId>,
 }
 

@@ -288,9 +288,8 @@ impl Model {
             }
             Op::Capacity { agent, capacity } => {
                 let unheard = Worker { status: AgentStatus::Away, epoch: 0, capacity, seen_at: 0, last_assigned_at: 0 };
-                let known = self.agents[agent].unwrap_or(unheard);
-                self.agents[agent] = Some(Worker { capacity, ..known });
-                capacity.to_string()
+                let before = self.agents[agent].replace(Worker { capacity, ..self.agents[agent].unwrap_or(unheard) });
+                before.map_or_else(|| "new".to_owned(), |before| before.capacity.to_string())
             }
             Op::Heartbeat { agent } => {
                 let now = self.now;
@@ -451,7 +450,8 @@ impl Real {
                 agent.status.as_str().to_owned()
             }
             Op::Capacity { agent, capacity } => {
-                desk.set_capacity(&id(AGENTS[agent]), capacity).await.unwrap().capacity.to_string()
+                let before = desk.set_capacity(&id(AGENTS[agent]), capacity).await.unwrap();
+                before.map_or_else(|| "new".to_owned(), |before| before.capacity.to_string())
             }
             Op::Heartbeat { agent } => {
                 desk.note_seen(&id(AGENTS[agent]), now).await.unwrap();
