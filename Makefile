@@ -65,6 +65,7 @@ test: setup build ## all tests; those of the deployed stack run on one of their 
 
 .PHONY: chaos
 chaos: setup build ## every fault that the sale has to bear, on a stack of its own: ROWS=buy.after_row,oom picks some
+	@python3 tests/stack/stack.py setup --chaos
 	@HOTCAKE_STATE=target/chaos-stack $(STACK) run target/quick/chaos
 
 ORDERS ?= 10000

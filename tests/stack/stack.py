@@ -84,7 +84,7 @@ class Problem(Exception):
 # ------------------------------------------------------------------ what it runs on
 
 
-def setup() -> None:
+def setup(chaos: bool) -> None:
     """Runs under the system's Python, before the venv exists."""
     if sys.version_info < (3, 11):
         raise Problem(f"python3 is {sys.version.split()[0]}: 3.11 or newer is needed")
@@ -93,9 +93,10 @@ def setup() -> None:
     if not (shutil.which("redis-server") or shutil.which("valkey-server")):
         need("redis-server", "redis-server", "`apt-get install redis-server` or `brew install redis` (7.0 or newer; valkey-server will do)")
     redis_server()
-    # with it chaos turns clocks; without it two rows are skipped
-    if not shutil.which("faketime"):
+    if chaos and not shutil.which("faketime"):
         install("faketime")
+        if not shutil.which("faketime"):
+            say("no libfaketime (`apt-get install faketime`): the rows that turn clocks are skipped")
     make_venv()
 
 
@@ -634,7 +635,8 @@ def positive(text: str) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("setup", "up", "down", "lose", "status", "sale"):
+    verbs.add_parser("setup").add_argument("--chaos", action="store_true", help="also what `make chaos` turns clocks with")
+    for verb in ("up", "down", "lose", "status", "sale"):
         verbs.add_parser(verb)
     runner = verbs.add_parser("run")
     runner.add_argument("command", nargs=argparse.REMAINDER)
@@ -651,7 +653,7 @@ def main() -> int:
     arguments = parser.parse_args()
     match arguments.verb:
         case "setup":
-            setup()
+            setup(arguments.chaos)
         case "up":
             up()
         case "down":

@@ -32,7 +32,7 @@ struct ListDocument {
 struct ListedDocument {
     #[serde(flatten)]
     session: SessionDocument,
-    /// For its customer, while it is closed.
+    /// For its customer, since it was closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     rating: Option<RatingDocument>,
 }
@@ -56,10 +56,12 @@ pub(crate) async fn list(state: &State, request: &Request) -> Result<Response, P
     for known in &known {
         // Only what waits has a place, and of one user that is one at most.
         let position = state.service.position(&known.session).await.map_err(failed)?;
-        let id = &known.session.session_id;
+        let (id, closed_at) = (&known.session.session_id, known.session.last_time);
+        // One from before it was opened again is not about what is closed now.
+        let rating = ratings.remove(id).filter(|rating| rating.rated_at >= closed_at);
         items.push(ListedDocument {
             session: SessionDocument::new(known, position, request.language()),
-            rating: ratings.remove(id).map(|rating| RatingDocument::new(id, rating)),
+            rating: rating.map(|rating| RatingDocument::new(id, rating)),
         });
     }
     Response::json(200, &ListDocument { items, cursor: place.as_ref().map(Place::encode) })

@@ -5,7 +5,7 @@
 //!    [`MAX_ATTEMPTS`] it is FAILED and its units go back.
 //! 2. **Due.** What a lost reminder left: unpaid orders past their deadline are cancelled, and everybody is told of PAID and
 //!    CANCELLED ones ([`due`]).
-//! 3. **Clock.** Sales close at their end; closed ones settle when nothing of them is undecided.
+//! 3. **Clock.** Sales close at their end, once the gate's clock and our own say so; closed ones settle when nothing of them is undecided.
 //! 4. **Gates.** They are made [`PREHEAT_SECS`] before the start; one that is missing or of another epoch is made anew; one
 //!    whose fields differ takes the row's.
 //! 5. **Pending holds.** Each old one is judged by its row: the buyer is told, then the gate. No row: it is put
@@ -257,7 +257,13 @@ where
         let activities = in_turn(self.stores.offers.activities().await?, now);
         // Buyers are judged by the gate's clock, so one of ours that runs ahead ends no sale. Rows first all the same: no gate that
         // does not answer may keep a sale open.
-        let over_by = self.stores.gate.now().await.map_or(now, |at_the_gate| at_the_gate.min(now));
+        let over_by = match self.stores.gate.now().await {
+            Ok(at_the_gate) => at_the_gate.min(now),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "sales close by this function's own clock");
+                now
+            }
+        };
         for activity in &activities {
             let result = self.close(activity, over_by).await;
             self.note("close", result);

@@ -327,7 +327,7 @@ pub struct SessionFrame {
     pub last_message: Option<String>,
     pub last_time: Timestamp,
     pub created_at: Timestamp,
-    /// What its customer gave. Only in their list, never in a frame, and only while it is closed.
+    /// What its customer gave since it was closed. Only in their list, never in a frame.
     #[serde(default)]
     pub rating: Option<Box<Rating>>,
 }

@@ -285,8 +285,11 @@ async fn a_session_is_rated_when_it_is_closed_and_may_be_again() {
     // The customer sees what they gave, as long as nothing new is to be rated.
     let listed = async || desk.ask(Call::of(Role::User, "u1", SESSIONS)).await.unwrap()["items"][0]["rating"].clone();
     assert_eq!(listed().await, again);
+    desk.house.clock.advance_millis(1);
     desk.reopen("c-u1", &session).await;
     assert_eq!(listed().await, Value::Null);
+    desk.close("c-u1", &session).await;
+    assert_eq!(listed().await, Value::Null, "it may be rated anew");
     let agent = Call::of(Role::Agent, "u1", RATE).session(&session).body(json!({"score": 5}));
     assert_eq!(desk.ask(agent).await, Err((403, "FORBIDDEN")));
 }
@@ -333,6 +336,15 @@ async fn an_agent_sees_everything_they_serve() {
     }
     let listed = desk.ask(Call::of(Role::Agent, "g1", SESSIONS)).await.unwrap();
     assert_eq!((listed["items"].as_array().unwrap().len(), &listed["cursor"]), (MANY, &Value::Null));
+}
+
+/// The emulator takes every key to be the one that the policy names.
+#[test]
+fn the_policy_names_the_log_that_capacities_are_noted_in() {
+    let template = std::fs::read_to_string(contract::root().join("template.yaml")).unwrap();
+    let condition = format!(r#""dynamodb:LeadingKeys": ["CHANGE#{SYSTEM}"]"#);
+    assert_eq!(template.matches("dynamodb:LeadingKeys").count(), 1);
+    assert!(template.contains(&condition), "{condition} is not in template.yaml");
 }
 
 #[tokio::test]

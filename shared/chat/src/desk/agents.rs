@@ -139,7 +139,8 @@ impl Desk {
     }
 
     /// How many sessions an agent may have at once. What they have beyond it stays with them. One who has never been
-    /// heard of is away. Answers the agent as they were before.
+    /// heard of is away. Answers the agent as they were before;
+    /// when the answer was lost and the call made again, as it had made them.
     pub async fn set_capacity(&self, agent_id: &UserId, capacity: u32) -> Result<Option<Agent>, StoreError> {
         let call = self
             .table

@@ -439,7 +439,7 @@ where
         read_loading(&script::LOAD_FINISH.run(&self.connection, &[&keys.book], &args).await?)
     }
 
-    /// The time by the clock that buyers are judged by.
+    /// The time by the clock that buyers are judged by; on a cluster, by that of any of its nodes.
     pub async fn now(&self) -> Result<UnixMillis, GateError> {
         let (secs, micros): (i64, i64) = redis::cmd("TIME").query_async(&mut self.connection.clone()).await?;
         Ok(UnixMillis::new(secs * 1_000 + micros / 1_000))

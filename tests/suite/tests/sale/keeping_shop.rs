@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kernel::time::Clock;
+use sale::Stores;
 use sale::admission::Refusal;
 use sale::buy::Bought;
 use sale::follow::Told;
@@ -180,9 +182,17 @@ async fn a_sale_closes_by_the_clock_of_the_gate() {
     sale.bought("u2", 1, "k").await;
     sale.deliver().await;
     let activity = done(sale.put_activity(-660, -600).await);
-    while sale.stores.gate.now().await.unwrap() < activity.rules.ends_at {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while sale.stores.gate.now().await.unwrap() < activity.rules.ends_at {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await
+    .expect("the gate's clock goes on");
+    // Over at the gate, and not by a clock that runs behind.
+    let behind = Clock::manual(activity.rules.ends_at.plus_secs(-60));
+    let (swept, _) = sale.sweep_telling(&Stores { clock: behind, ..sale.stores.clone() }, Told::Stored).await;
+    assert_eq!(swept.closed, 0);
     assert_eq!(sale.sweep().await.closed, 1);
     let offer = sale.offer_row().await;
     assert_eq!(offer.state, SaleState::Closed);
