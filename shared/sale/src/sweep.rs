@@ -5,7 +5,8 @@
 //!    [`MAX_ATTEMPTS`] it is FAILED and its units go back.
 //! 2. **Due.** What a lost reminder left: unpaid orders past their deadline are cancelled, and everybody is told of PAID and
 //!    CANCELLED ones ([`due`]).
-//! 3. **Clock.** Sales close at their end, once the gate's clock and our own say so; closed ones settle when nothing of them is undecided.
+//! 3. **Clock.** Sales close at their end, once the gate's clock and our own say so; closed ones settle when nothing of them is
+//!    undecided.
 //! 4. **Gates.** They are made [`PREHEAT_SECS`] before the start; one that is missing or of another epoch is made anew; one
 //!    whose fields differ takes the row's.
 //! 5. **Pending holds.** Each old one is judged by its row: the buyer is told, then the gate. No row: it is put
